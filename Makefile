@@ -1,0 +1,40 @@
+# `make` lists the targets. Each sets up what it needs: a .venv with everything installed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## see it work: a fraud rule over a generated stream of payments
+	@$(BIN)/python examples/demo.py
+
+test: $(READY) check ## run every test
+	@$(BIN)/python -m pytest
+
+check: $(READY) ## lint, format and types, without tests
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(READY) ## format the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(READY) ## measure the engine beside a hand-written loop
+	@$(BIN)/python benchmarks/engine.py
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist src/*.egg-info
+
+$(READY): pyproject.toml scripts/preflight
+	@sh scripts/preflight "$(PYTHON)"
+	@echo "Setting up $(VENV) (once; a minute or so) ..."
+	@"$(PYTHON)" -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@

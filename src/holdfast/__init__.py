@@ -1,0 +1,266 @@
+"""Holdfast: stateful stream processing for PySpark.
+
+Write a small function that remembers things per key and window, with Apache Beam's vocabulary; test it in milliseconds
+with `holdfast.testing`; run it on Spark with `keyed` and `Job`. Importing this module does not import Spark: the names
+that need it are looked up when they are first used.
+"""
+
+import typing as _typing
+
+from holdfast import coders, metrics, pvalue, transforms, utils
+from holdfast.errors import (
+    CoderError,
+    CorruptState,
+    HoldfastError,
+    InputError,
+    InvalidStep,
+    JobFailed,
+    OutputError,
+    StateConflict,
+    TimeError,
+    UserCodeError,
+)
+from holdfast.model.coders import (
+    BigIntegerCoder,
+    BooleanCoder,
+    BytesCoder,
+    CloudpickleCoder,
+    Coder,
+    DecimalCoder,
+    FastPrimitivesCoder,
+    FloatCoder,
+    IterableCoder,
+    JsonCoder,
+    ListCoder,
+    MapCoder,
+    NullableCoder,
+    PickleCoder,
+    PlainCoder,
+    RecordCoder,
+    StrUtf8Coder,
+    TimestampCoder,
+    TupleCoder,
+    VarIntCoder,
+)
+from holdfast.model.combine import (
+    CombineFn,
+)
+from holdfast.model.combiners import (
+    ApproximateDistinct,
+    Count,
+    Largest,
+    Max,
+    Mean,
+    Min,
+    Smallest,
+    Sum,
+    ToDict,
+    ToList,
+    Top,
+    ToSet,
+)
+from holdfast.model.dofn import (
+    DoFn,
+    TaggedOutput,
+)
+from holdfast.model.metrics import (
+    Metrics,
+)
+from holdfast.model.side_inputs import (
+    AsDict,
+    AsIter,
+    AsList,
+    AsSingleton,
+    SideInput,
+)
+from holdfast.model.state import (
+    BagState,
+    BagStateSpec,
+    CombiningState,
+    CombiningStateSpec,
+    CombiningValueStateSpec,
+    MapState,
+    MapStateSpec,
+    OrderedListState,
+    OrderedListStateSpec,
+    ReadModifyWriteStateSpec,
+    SetState,
+    SetStateSpec,
+    State,
+    StateSpec,
+    ValueState,
+    ValueStateSpec,
+)
+from holdfast.model.timers import (
+    TimeDomain,
+    Timer,
+    TimerSpec,
+    on_timer,
+)
+from holdfast.model.timestamps import (
+    MAX_TIMESTAMP,
+    MIN_TIMESTAMP,
+    Duration,
+    Timestamp,
+)
+from holdfast.model.windowed_values import (
+    PANE_INFO_UNKNOWN,
+    PaneInfo,
+    PaneInfoTiming,
+    TimestampedValue,
+    WindowedValue,
+)
+from holdfast.model.windows import (
+    BoundedWindow,
+    FixedWindows,
+    GlobalWindow,
+    GlobalWindows,
+    IntervalWindow,
+    NonMergingWindowFn,
+    Sessions,
+    SlidingWindows,
+    TimestampCombiner,
+    WindowFn,
+)
+from holdfast.transforms import combiners, window
+
+if _typing.TYPE_CHECKING:
+    from holdfast.spark import sinks
+    from holdfast.spark.job import Job
+    from holdfast.spark.keyed import KeyedStream, keyed
+    from holdfast.spark.session import session
+    from holdfast.spark.triggers import AvailableNow, Batches, Every
+    from holdfast.spark.unpack import Outputs
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MAX_TIMESTAMP",
+    "MIN_TIMESTAMP",
+    "PANE_INFO_UNKNOWN",
+    "ApproximateDistinct",
+    "AsDict",
+    "AsIter",
+    "AsList",
+    "AsSingleton",
+    "AvailableNow",
+    "BagState",
+    "BagStateSpec",
+    "Batches",
+    "BigIntegerCoder",
+    "BooleanCoder",
+    "BoundedWindow",
+    "BytesCoder",
+    "CloudpickleCoder",
+    "Coder",
+    "CoderError",
+    "CombineFn",
+    "CombiningState",
+    "CombiningStateSpec",
+    "CombiningValueStateSpec",
+    "CorruptState",
+    "Count",
+    "DecimalCoder",
+    "DoFn",
+    "Duration",
+    "Every",
+    "FastPrimitivesCoder",
+    "FixedWindows",
+    "FloatCoder",
+    "GlobalWindow",
+    "GlobalWindows",
+    "HoldfastError",
+    "InputError",
+    "IntervalWindow",
+    "InvalidStep",
+    "IterableCoder",
+    "Job",
+    "JobFailed",
+    "JsonCoder",
+    "KeyedStream",
+    "Largest",
+    "ListCoder",
+    "MapCoder",
+    "MapState",
+    "MapStateSpec",
+    "Max",
+    "Mean",
+    "Metrics",
+    "Min",
+    "NonMergingWindowFn",
+    "NullableCoder",
+    "OrderedListState",
+    "OrderedListStateSpec",
+    "OutputError",
+    "Outputs",
+    "PaneInfo",
+    "PaneInfoTiming",
+    "PickleCoder",
+    "PlainCoder",
+    "ReadModifyWriteStateSpec",
+    "RecordCoder",
+    "Sessions",
+    "SetState",
+    "SetStateSpec",
+    "SideInput",
+    "SlidingWindows",
+    "Smallest",
+    "State",
+    "StateConflict",
+    "StateSpec",
+    "StrUtf8Coder",
+    "Sum",
+    "TaggedOutput",
+    "TimeDomain",
+    "TimeError",
+    "Timer",
+    "TimerSpec",
+    "Timestamp",
+    "TimestampCoder",
+    "TimestampCombiner",
+    "TimestampedValue",
+    "ToDict",
+    "ToList",
+    "ToSet",
+    "Top",
+    "TupleCoder",
+    "UserCodeError",
+    "ValueState",
+    "ValueStateSpec",
+    "VarIntCoder",
+    "WindowFn",
+    "WindowedValue",
+    "__version__",
+    "coders",
+    "combiners",
+    "keyed",
+    "metrics",
+    "on_timer",
+    "pvalue",
+    "session",
+    "sinks",
+    "transforms",
+    "utils",
+    "window",
+]
+
+_ON_SPARK = {
+    "Job": "holdfast.spark.job",
+    "KeyedStream": "holdfast.spark.keyed",
+    "keyed": "holdfast.spark.keyed",
+    "session": "holdfast.spark.session",
+    "AvailableNow": "holdfast.spark.triggers",
+    "Batches": "holdfast.spark.triggers",
+    "Every": "holdfast.spark.triggers",
+    "Outputs": "holdfast.spark.unpack",
+}
+
+
+def __getattr__(name: str) -> _typing.Any:
+    import importlib
+
+    if name == "sinks":
+        return importlib.import_module("holdfast.spark.sinks")
+    if name in _ON_SPARK:
+        return getattr(importlib.import_module(_ON_SPARK[name]), name)
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

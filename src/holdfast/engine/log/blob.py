@@ -1,0 +1,137 @@
+"""Blobs: the stored form of what a bundle changed (a delta) and of a whole key group (the segments of a snapshot).
+
+    offset  size  field
+    0       4     magic            b"HFB1"
+    4       1     kind             1 delta, 2 segment of a snapshot
+    5       1     format version   1
+    6       2     flags            1: the body is compressed with Zstandard
+    8       8     sequence number  of the delta; of a segment: of the last delta that the snapshot contains
+    16      4     part             of a segment: its place in the snapshot, from 0; of a delta: 0
+    20      4     parts            of a segment: how many there are; of a delta: 1
+    24      8     length of the body, as it is stored
+    32      16    parent           the token of the state that this is based on
+    48      16    token            blake2b-128 of bytes 0 to 47 and the body, as it is stored
+    64            body             a MessagePack array of sections
+
+    section = [window: bin, cell: str, operation: int, keys: bin, columns: [bin, ...]]
+
+`keys` is a block of slots (`engine.keys`), `columns` are what the operation needs (`engine.tables`), as blocks of the
+cell's coder (`model.coders.blocks`). The operation 9 with an empty cell drops the window. Integers are big-endian.
+
+Invariants
+- A delta's token is a hash over its parent's token and its own bytes. A chain of tokens therefore proves that each
+  delta is whole, unaltered and in its place. The same changes to the same state give the same token.
+- The parent of a segment is the token of the state that the snapshot contains, and its own token proves its bytes.
+- Nothing is decoded before the token has been checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import ormsgpack
+import zstandard
+
+from holdfast.errors import CorruptState
+
+__all__ = ["DELTA", "DROP_WINDOW", "SEGMENT", "TOKEN_BYTES", "Blob", "Section", "read_blob", "write_blob"]
+
+DELTA = 1
+SEGMENT = 2
+DROP_WINDOW = 9
+TOKEN_BYTES = 16
+
+_COMPRESSED = 1
+_COMPRESS_BYTES_MIN = 1024
+_COMPRESS_LEVEL = 1
+
+_MAGIC = b"HFB1"
+_VERSION = 1
+_HEADER = struct.Struct(">4sBBHQIIQ16s")
+_BODY_AT = _HEADER.size + TOKEN_BYTES
+
+
+class Section(NamedTuple):
+    """One operation on one cell of one window."""
+
+    window: bytes
+    cell: str
+    operation: int
+    keys: bytes
+    columns: list[bytes]
+
+
+class Blob(NamedTuple):
+    """A blob that has been checked."""
+
+    kind: int
+    sequence: int
+    part: int
+    parts: int
+    parent: bytes
+    token: bytes
+    sections: list[Section]
+
+
+def write_blob(
+    kind: int, sequence: int, parent: bytes, sections: Iterable[Section], *, part: int = 0, parts: int = 1
+) -> tuple[bytes, bytes]:
+    """The bytes of a blob, and its token."""
+    body = ormsgpack.packb([list(section) for section in sections])
+    flags = 0
+    if len(body) >= _COMPRESS_BYTES_MIN:
+        body = zstandard.compress(body, _COMPRESS_LEVEL)
+        flags = _COMPRESSED
+    header = _HEADER.pack(_MAGIC, kind, _VERSION, flags, sequence, part, parts, len(body), parent)
+    token = _token(header, body)
+    return b"".join((header, token, body)), token
+
+
+def read_blob(data: bytes, name: str) -> Blob:
+    """Checks and decodes a blob; `name` is how a damaged one is called in the error."""
+    if len(data) < _BODY_AT:
+        raise _corrupt(name, f"it has {len(data)} bytes, fewer than the {_BODY_AT} of a header")
+    magic, kind, version, flags, sequence, part, parts, length, parent = _HEADER.unpack_from(data)
+    if magic != _MAGIC:
+        raise _corrupt(name, f"it begins with {magic!r}, not with {_MAGIC!r}")
+    if version != _VERSION:
+        raise CorruptState(
+            f"The blob {name!r} has format version {version}; this Holdfast reads version {_VERSION}.",
+            todo="use the version of Holdfast that wrote it, or a newer one",
+        )
+    body = data[_BODY_AT:]
+    if len(body) != length:
+        raise _corrupt(name, f"its body has {len(body)} bytes where its header says {length}")
+    token = data[_HEADER.size : _BODY_AT]
+    if not hmac.compare_digest(token, _token(data[: _HEADER.size], body)):
+        raise _corrupt(name, "its bytes do not match its checksum")
+    if kind not in (DELTA, SEGMENT):
+        raise _corrupt(name, f"it is of an unknown kind, {kind}")
+    return Blob(kind, sequence, part, parts, parent, token, _sections(body, flags, name))
+
+
+def _sections(body: bytes, flags: int, name: str) -> list[Section]:
+    try:
+        if flags & _COMPRESSED:
+            body = zstandard.decompress(body)
+        return [Section(*section) for section in ormsgpack.unpackb(body)]
+    except (zstandard.ZstdError, ormsgpack.MsgpackDecodeError, TypeError, ValueError) as error:
+        raise _corrupt(name, f"its body is not a list of sections ({error})") from None
+
+
+def _token(header: bytes, body: bytes) -> bytes:
+    digest: Any = hashlib.blake2b(header, digest_size=TOKEN_BYTES)
+    digest.update(body)
+    return bytes(digest.digest())
+
+
+def _corrupt(name: str, why: str) -> CorruptState:
+    return CorruptState(
+        f"The stored blob {name!r} is damaged: {why}.",
+        detail="Nothing was decoded from it.",
+        todo="restore the checkpoint from a copy, or go back to an earlier micro-batch",
+    )

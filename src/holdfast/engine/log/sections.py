@@ -1,0 +1,79 @@
+"""Sections: between the tables of a key group and the blobs of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from holdfast.engine.keys import decode_slots, encode_slots
+from holdfast.engine.log.blob import DROP_WINDOW, Section
+from holdfast.engine.state import KeyGroupState, WindowState
+from holdfast.engine.tables.base import Rows
+from holdfast.errors import CoderError, CorruptState, StateConflict
+
+__all__ = ["apply_sections", "delta_sections", "segments"]
+
+_CHUNK_KEYS = 10_000
+
+
+def delta_sections(state: KeyGroupState) -> list[Section]:
+    """What changed since the last commit. Windows come in the order of their bytes: the same change, the same bytes."""
+    sections = [Section(data, "", DROP_WINDOW, b"", []) for data in sorted(state.dropped)]
+    for data in sorted(state.windows):
+        window = state.windows[data]
+        for spec, table in zip(state.layout.specs, window.tables, strict=True):
+            if table.changes:
+                sections.extend(_section(window, spec.name, rows) for rows in table.delta())
+    return sections
+
+
+def segments(state: KeyGroupState, bytes_max: int) -> Iterator[list[Section]]:
+    """The whole state, cut into lists of sections of about that many bytes."""
+    segment: list[Section] = []
+    size = 0
+    for section in _all_sections(state):
+        length = len(section.keys) + sum(map(len, section.columns))
+        if segment and size + length > bytes_max:
+            yield segment
+            segment, size = [], 0
+        segment.append(section)
+        size += length
+    if segment:
+        yield segment
+
+
+def _all_sections(state: KeyGroupState) -> Iterator[Section]:
+    for data in sorted(state.windows):
+        window = state.windows[data]
+        for spec, table in zip(state.layout.specs, window.tables, strict=True):
+            keys = iter(table.values)
+            while chunk := list(islice(keys, _CHUNK_KEYS)):
+                yield _section(window, spec.name, table.rows(chunk))
+
+
+def _section(window: WindowState, cell: str, rows: Rows) -> Section:
+    return Section(window.data, cell, rows.operation, encode_slots(rows.keys), rows.columns)
+
+
+def apply_sections(state: KeyGroupState, sections: list[Section], name: str) -> None:
+    """Does to a committed state what the sections of the blob `name` say."""
+    for section in sections:
+        if section.operation == DROP_WINDOW:
+            state.windows.pop(section.window, None)
+            continue
+        place = state.layout.places.get(section.cell)
+        if place is None:
+            raise StateConflict(
+                f"The stored state has a cell {section.cell!r}, which the step {state.layout.step.name!r} does not declare.",
+                detail=f"It was found in the blob {name!r}.",
+                todo="declare the cell again under the same name and kind, or start with a new checkpoint",
+            )
+        table = state.window_of(section.window).tables[place]
+        try:
+            table.apply(Rows(section.operation, decode_slots(section.keys), section.columns))
+        except (CoderError, KeyError, ValueError, IndexError) as error:
+            raise CorruptState(
+                f"The stored blob {name!r} does not fit the state before it: {error}",
+                context={"cell": section.cell},
+                todo="check that the cell's kind and coder are those that wrote it",
+            ) from error

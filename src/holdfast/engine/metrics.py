@@ -1,0 +1,52 @@
+"""Counters of what a step did, in one bundle or in many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+
+from holdfast.model.metrics import UserMetrics
+
+__all__ = ["StepMetrics"]
+
+
+@dataclass
+class StepMetrics:
+    """Plain sums; adding two gives the metrics of both. Readable as attributes and by name."""
+
+    bundles: int = 0
+    elements: int = 0
+    """Elements that came in, late ones included."""
+    calls: int = 0
+    """Calls of `process`: one for each element and window."""
+    late: int = 0
+    """(element, window) pairs that came after their window's end and allowed lateness."""
+    dead_letters: int = 0
+    outputs: int = 0
+    timers_fired: int = 0
+    timers_dropped: int = 0
+    """Timers that the callbacks of an ending window set for a time after it."""
+    windows_expired: int = 0
+    delta_bytes: int = 0
+    snapshot_bytes: int = 0
+    loads: int = 0
+    """How often state was read from its beginning: a fresh worker, or a copy in memory that could not be trusted."""
+    catch_ups: int = 0
+    """How often a worker's copy was behind and read only what it had missed."""
+    user: UserMetrics = field(default_factory=UserMetrics)
+    """What the function itself counted."""
+
+    def add(self, other: StepMetrics) -> None:
+        for name in self.names():
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.user.add(other.user)
+
+    def __getitem__(self, name: str) -> int:
+        if name in self.names():
+            value: int = getattr(self, name)
+            return value
+        return self.user.counters[name]
+
+    def names(self) -> Iterator[str]:
+        """The names of Holdfast's own counters."""
+        return (item.name for item in fields(self) if item.name != "user")

@@ -1,0 +1,311 @@
+"""The runner of a step: calls the user's function for one bundle at a time, against the state of its key group.
+
+A bundle is: `start_bundle`, the elements in order of arrival, then the clocks move: due timers fire, windows whose time
+is up expire, and `finish_bundle`. Where nothing is to be done, the function is not called at all.
+
+One runner serves all key groups that a worker has: the function, the live cells and the compiled loop are made
+once, and are bound to the tables of a window when it is that window's turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any
+
+from holdfast.engine.failures import DeadLetter, user_error, user_traceback
+from holdfast.engine.firing import Firing
+from holdfast.engine.intake import Elements, assign
+from holdfast.engine.keys import key_of, slot_of
+from holdfast.engine.loop import compile_loop
+from holdfast.engine.metrics import StepMetrics
+from holdfast.engine.outputs import Collector, Output, check_finish_bundle
+from holdfast.engine.state import KeyGroupState, Layout, WindowState
+from holdfast.engine.tables import Focus, Undo, make_cell
+from holdfast.engine.tables.combining import combine_fn_of
+from holdfast.engine.tables.ordered import OrderedListCell
+from holdfast.engine.timers import TimerHandle
+from holdfast.errors import HoldfastError, OutputError
+from holdfast.model.dofn import TaggedOutput
+from holdfast.model.params import ParamKind
+from holdfast.model.present import bundle_present
+from holdfast.model.signature import MethodSignature
+from holdfast.model.state import CombiningStateSpec
+from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, Step
+from holdfast.model.timestamps import Timestamp
+from holdfast.model.windows import GlobalWindow, GlobalWindows
+
+__all__ = ["Clocks", "StepRunner"]
+
+
+class Clocks:
+    """The times of a bundle, in microseconds: `late` decides which elements are late, `watermark` and `now` which
+    timers are due after them. `final` says that the input has ended: then everything is due."""
+
+    __slots__ = ("final", "late", "now", "watermark")
+
+    def __init__(self, late: int, watermark: int, now: int, final: bool = False) -> None:
+        self.late = late
+        self.watermark = watermark
+        self.now = now
+        self.final = final
+
+
+@contextlib.contextmanager
+def _collection_paused() -> Iterator[None]:
+    """No cyclic garbage collection while a bundle makes its many small, acyclic objects over a large heap."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class StepRunner:
+    """Runs one step. `setup` before the first bundle, `teardown` after the last; then `run` for each bundle."""
+
+    def __init__(
+        self,
+        step: Step,
+        layout: Layout,
+        side_inputs: dict[str, Any],
+        extra: Sequence[Any] = (),
+        *,
+        origins: bool,
+    ) -> None:
+        self.step = step
+        self.layout = layout
+        self.focus = Focus()
+        self.undo = Undo() if step.dead_letters else None
+        self.window: WindowState | None = None
+        self._method = "process"
+        self._unkeyed: list[tuple[tuple[Any, Any], int, HoldfastError]] = []
+        self.collector = Collector(origins)
+        self.metrics = StepMetrics()
+        self._origins = origins
+        self._side_inputs = side_inputs
+        self._cells = [make_cell(spec, self.focus, self.undo) for spec in layout.cells]
+        self.timers = [
+            TimerHandle(place, spec, layout.timers[place], self.focus, self.undo) for place, spec in enumerate(step.timers)
+        ]
+        self._held = None
+        if layout.held is not None:
+            self._held = OrderedListCell(layout.specs[layout.held], self.focus, None)
+        self._handles = dict(zip(map(id, step.cells), self._cells, strict=True)) | dict(
+            zip(map(id, step.timers), self.timers, strict=True)
+        )
+        windowed = type(step.windowing.window_fn) is not GlobalWindows
+        self._loop = compile_loop(
+            step.process,
+            step.process.function,
+            self.fixed_arguments(step.process),
+            self.focus,
+            windowed=windowed,
+            origins=origins,
+            marks_seen=layout.seen is not None,
+            undo=self.undo,
+            extra=tuple(extra),
+        )
+        self._firing = Firing(self)
+
+    def setup(self) -> None:
+        """Prepares the function and the CombineFns of its cells."""
+        for spec in self.layout.cells:
+            if isinstance(spec, CombiningStateSpec):
+                combine_fn_of(spec).setup()
+        self._call_plain(self.step.fn.setup, "setup")
+
+    def teardown(self) -> None:
+        self._call_plain(self.step.fn.teardown, "teardown")
+        for spec in self.layout.cells:
+            if isinstance(spec, CombiningStateSpec):
+                combine_fn_of(spec).teardown()
+
+    def elements(self, pairs: Sequence[tuple[Any, Any]], times: Sequence[int]) -> Elements:
+        """The elements of the next bundle. One whose key cannot be a key is an error, or a dead letter."""
+        try:
+            return Elements.of(pairs, times)
+        except HoldfastError as error:
+            if not self.step.dead_letters:
+                raise error.within(step=self.step.name) from None
+        kept: list[int] = []
+        for place, (key, _) in enumerate(pairs):
+            try:
+                slot_of(key)
+                kept.append(place)
+            except HoldfastError as error:
+                self._unkeyed.append((pairs[place], times[place], error))
+        return Elements.of([pairs[place] for place in kept], [times[place] for place in kept])
+
+    def outputs(self) -> Iterator[Output]:
+        """The outputs of the bundle that has run, with their times and windows."""
+        try:
+            yield from self.collector.outputs(self.step)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise user_error(error, method="the window function", step=self.step.name) from error
+
+    def run(self, state: KeyGroupState, elements: Elements, clocks: Clocks, batch: int) -> Collector:
+        """Runs one bundle and gives its outputs. If it raises, the state must be abandoned."""
+        self.collector = Collector(self._origins)
+        self.metrics = StepMetrics()
+        for pair, time, error in self._unkeyed:
+            self._letter(*pair, time, "process", error, None)
+        self._unkeyed.clear()
+        if not elements.slots and not self._firing.is_due(state, clocks):
+            return self.collector
+        self.metrics.bundles = 1
+        self.metrics.elements = len(elements.slots)
+        self.window = None
+        self.focus.key = None
+        with bundle_present(clocks.now, self.metrics.user), _collection_paused():
+            try:
+                self._bundle(state, elements, clocks)
+            except Exception as error:
+                failure = user_error(error, method=self._method, step=self.step.name, **self._where(), micro_batch=batch)
+                if failure is error:
+                    raise
+                raise failure from error
+        self.metrics.outputs = len(self.collector.items)
+        return self.collector
+
+    def _where(self) -> dict[str, Any]:
+        """The key and window of the present call, as far as there are any."""
+        where: dict[str, Any] = {}
+        if self.focus.key is not None:
+            where["key"] = key_of(self.focus.key)
+            if self.window is not None and not isinstance(self.window.window, GlobalWindow):
+                where["window"] = self.window.window
+        return where
+
+    def _bundle(self, state: KeyGroupState, elements: Elements, clocks: Clocks) -> None:
+        self._method = "start_bundle"
+        self._start_bundle()
+        if elements.slots:
+            self._take_in(state, elements, clocks.late)
+        self._firing.advance(state, clocks)
+        self.focus.key = None
+        self._method = "finish_bundle"
+        result = self.step.fn.finish_bundle()
+        if result is not None:
+            self.collector.collect(check_finish_bundle(result), 0, None, "finish_bundle")
+
+    def _start_bundle(self) -> None:
+        result: Any = self.step.fn.start_bundle()  # type: ignore[func-returns-value]
+        if result is not None:
+            raise OutputError(
+                "start_bundle gave an output; it cannot.",
+                todo="give it from process or finish_bundle instead",
+            )
+
+    def _take_in(self, state: KeyGroupState, elements: Elements, watermark: int) -> None:
+        self._method = "the window function"
+        assigned = assign(state, elements, watermark)
+        for element, time, window in assigned.late:
+            self.late(element, time, window)
+        if not assigned.elements.slots:
+            return
+        if self._held is not None:
+            self._firing.hold(state, assigned, watermark)
+        else:
+            self.process(assigned.elements, assigned.windows)
+
+    def process(self, elements: Elements, windows: list[WindowState] | WindowState) -> None:
+        """Calls `process` for each element, in this order."""
+        self._method = "process"
+        self.metrics.calls += len(elements.slots)
+        columns: list[Iterable[Any]] = [elements.slots, elements.pairs]
+        if self._loop.needs_time:
+            columns.append(elements.times)
+        first = None
+        if isinstance(windows, WindowState):
+            first = windows
+            self.bind(first)
+            if self._loop.needs_window:
+                columns.append(repeat(first, len(elements.slots)))
+        else:
+            columns.append(windows)
+        rows = zip(*columns, strict=False)
+        self._loop.run(rows, self.collector.items, self.collector.marks, first, self.bind, self._failed)
+
+    def bind(self, window: WindowState) -> None:
+        """Turns all cells and timers to the tables of a window."""
+        self.window = window
+        tables = window.tables
+        for cell, table in zip(self._cells, tables, strict=False):
+            cell.attach(table)
+        place = self.layout.first_timer
+        for timer in self.timers:
+            timer.attach(window, tables[place], tables[place + 1])
+            place += 2
+
+    def held_cell(self, window: WindowState) -> OrderedListCell:
+        assert self._held is not None
+        self._held.attach(window.held)
+        return self._held
+
+    def fixed_arguments(self, signature: MethodSignature) -> dict[int, Any]:
+        """The arguments of a method that are the same for every call, by position."""
+        fixed: dict[int, Any] = {}
+        for position, argument in enumerate(signature.arguments):
+            if argument.kind in (ParamKind.STATE, ParamKind.TIMER):
+                fixed[position] = self._handles[id(argument.spec)]
+            elif argument.kind is ParamKind.SIDE_INPUT:
+                missing = argument.default is inspect.Parameter.empty
+                default = None if missing else argument.default
+                fixed[position] = self._side_inputs.get(argument.name, default)
+        return fixed
+
+    def call(self, function: Callable[..., Any], arguments: Sequence[Any], time: int, method: str) -> None:
+        """Calls a callback for the key and window in focus; takes it back if it raises and dead letters are wanted."""
+        assert self.window is not None
+        self._method = method
+        window = self.window.window
+        if self.undo is None:
+            self.collector.collect(function(*arguments), time, window, method)
+            return
+        self.undo.begin()
+        start = len(self.collector.items)
+        try:
+            self.collector.collect(function(*arguments), time, window, method)
+        except Exception as error:
+            self.undo.rollback()
+            del self.collector.items[start:]
+            self._dead_letter(None, time, method, error)
+
+    def late(self, element: tuple[Any, Any], time: int, window: Any) -> None:
+        """Counts a late element; gives it to the output `late` if there is one."""
+        self.metrics.late += 1
+        if self.step.tags is not None and LATE_TAG in self.step.tags:
+            self.collector.collect([TaggedOutput(LATE_TAG, element)], time, window, "late")
+
+    def _failed(self, element: tuple[Any, Any], time: int, error: Exception) -> None:
+        self._dead_letter(element[1], time, "process", error)
+
+    def _dead_letter(self, value: Any, time: int, method: str, error: Exception) -> None:
+        assert self.window is not None
+        self._letter(key_of(self.focus.key), value, time, method, error, self.window.window)
+
+    def _letter(self, key: Any, value: Any, time: int, method: str, error: Exception, window: Any) -> None:
+        self.metrics.dead_letters += 1
+        letter = DeadLetter(
+            key=key,
+            value=value,
+            timestamp=Timestamp(micros=time),
+            method=method,
+            error=f"{type(error).__name__}: {error}",
+            traceback=user_traceback(error),
+        )
+        self.collector.collect([TaggedOutput(DEAD_LETTER_TAG, letter)], time, window, method)
+
+    def _call_plain(self, function: Callable[[], Any], method: str) -> None:
+        try:
+            function()
+        except Exception as error:
+            raise user_error(error, method=method, step=self.step.name) from error

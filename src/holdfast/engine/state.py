@@ -1,0 +1,173 @@
+"""The state of one key group in memory: for each window a table for every cell, and the index of timers.
+
+The layout is fixed by the step: its cells, then two hidden cells for each timer, then one that remembers which keys
+a window has seen (only where `on_window_expiration` needs it) and one that holds back elements (only where they are to
+be sorted by time). Hidden cells have names that begin with `~`, which users' cells cannot.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.engine.tables import Slot, Table, make_table
+from holdfast.engine.tables.ordered import OrderedListTable
+from holdfast.engine.tables.value import ValueTable
+from holdfast.engine.timers import DOMAINS, HELD, Entry, TimerIndex, timer_cells
+from holdfast.model.coders import BooleanCoder, Coder, default_coder
+from holdfast.model.state import OrderedListStateSpec, StateSpec, ValueStateSpec
+from holdfast.model.step import Step
+from holdfast.model.timers import TimeDomain
+from holdfast.model.windows import GlobalWindow
+
+__all__ = ["KeyGroupState", "Layout", "WindowState"]
+
+
+class Layout:
+    """Which tables a window of the step has, in which order."""
+
+    def __init__(self, step: Step, value_coder: Coder | None = None) -> None:
+        self.step = step
+        self.cells: list[StateSpec] = list(step.cells)
+        self.timers = [timer_cells(spec) for spec in step.timers]
+        self.domains = [spec.time_domain for spec in step.timers]
+        self.first_timer = len(self.cells)
+        specs = self.cells + [cell for pair in self.timers for cell in pair]
+        self.seen: int | None = None
+        self.held: int | None = None
+        if step.on_expiration is not None:
+            self.seen = len(specs)
+            specs.append(ValueStateSpec("~seen", BooleanCoder()))
+        if step.time_sorted:
+            self.held = len(specs)
+            specs.append(OrderedListStateSpec("~held", value_coder or default_coder()))
+        self.specs = specs
+        self.places = {spec.name: place for place, spec in enumerate(specs)}
+
+
+class WindowState:
+    """The tables of one window."""
+
+    __slots__ = ("data", "expiry", "indexes", "layout", "tables", "window")
+
+    def __init__(self, layout: Layout, window: Any, data: bytes, expiry: int, indexes: dict[TimeDomain, TimerIndex]) -> None:
+        self.layout = layout
+        self.window = window
+        self.data = data
+        self.expiry = expiry
+        """When its state goes, in microseconds of event time."""
+        self.indexes = indexes
+        self.tables: list[Table] = [make_table(spec) for spec in layout.specs]
+
+    @property
+    def seen(self) -> ValueTable:
+        assert self.layout.seen is not None
+        return self.tables[self.layout.seen]  # type: ignore[return-value]
+
+    @property
+    def held(self) -> OrderedListTable:
+        assert self.layout.held is not None
+        return self.tables[self.layout.held]  # type: ignore[return-value]
+
+    def is_empty(self) -> bool:
+        return not any(table.values for table in self.tables)
+
+    def slots(self) -> set[Slot]:
+        """The keys that have anything in this window."""
+        return set().union(*(table.values.keys() for table in self.tables))
+
+    def pending(self, slot: Slot | None = None) -> Iterator[tuple[Entry, int]]:
+        """The timers that are set, of one key or of all."""
+        for place in range(len(self.layout.timers)):
+            untagged, tagged = (self.tables[self.layout.first_timer + 2 * place + i] for i in (0, 1))
+            for key in untagged.values if slot is None else [slot]:
+                if key in untagged.values:
+                    yield Entry(place, self, key, ""), untagged.values[key]
+            for key in tagged.values if slot is None else [slot]:
+                for tag, time in tagged.values.get(key, {}).items():
+                    yield Entry(place, self, key, tag), time
+
+    def time_of(self, entry: Entry) -> int | None:
+        """When a timer of this window is set for, in microseconds."""
+        untagged, tagged = (self.tables[self.layout.first_timer + 2 * entry.timer + i] for i in (0, 1))
+        time: int | None = tagged.values.get(entry.slot, {}).get(entry.tag) if entry.tag else untagged.values.get(entry.slot)
+        return time
+
+
+class KeyGroupState:
+    """All windows of a key group."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.windows: dict[bytes, WindowState] = {}
+        self.indexes = {domain: TimerIndex() for domain in DOMAINS}
+        self.dropped: list[bytes] = []
+        """Windows that expired since the last commit."""
+        self._expiries: list[tuple[int, bytes]] = []
+        self._window_fn = layout.step.windowing.window_fn
+        self._lateness = layout.step.windowing.allowed_lateness.micros
+
+    def window(self, window: Any) -> WindowState:
+        """The state of a window, made if there is none yet."""
+        data = self._window_fn.encode_window(window)
+        return self.windows.get(data) or self._make(window, data)
+
+    def window_of(self, data: bytes) -> WindowState:
+        """The same by the window's bytes."""
+        return self.windows.get(data) or self._make(self._window_fn.decode_window(data), data)
+
+    def _make(self, window: Any, data: bytes) -> WindowState:
+        expiry = self.expiry_of(window)
+        state = WindowState(self.layout, window, data, expiry, self.indexes)
+        self.windows[data] = state
+        if not isinstance(window, GlobalWindow):
+            # The global window has no end.
+            heapq.heappush(self._expiries, (expiry, data))
+        return state
+
+    def expiry_of(self, window: Any) -> int:
+        """When the watermark ends a window: its end plus the allowed lateness."""
+        return int(window.end.micros) + self._lateness
+
+    def take_expired(self) -> WindowState:
+        """The window that is next to expire; `next_expiry` has said that there is one."""
+        _, data = heapq.heappop(self._expiries)
+        return self.windows[data]
+
+    def drop(self, window: WindowState) -> None:
+        """Forgets a window and all that it holds."""
+        del self.windows[window.data]
+        if any(table.values or table.changes for table in window.tables):
+            self.dropped.append(window.data)
+
+    def reindex(self) -> None:
+        """Builds the index of timers from the cells, after they were loaded."""
+        self.indexes.update({domain: TimerIndex() for domain in DOMAINS})
+        for window in self.windows.values():
+            window.indexes = self.indexes
+            for entry, time in window.pending():
+                self.indexes[self.layout.domains[entry.timer]].enter(entry, time)
+            if self.layout.held is not None:
+                for slot, series in window.held.values.items():
+                    due = series.times[0] + self._lateness
+                    self.indexes[TimeDomain.WATERMARK].enter(Entry(HELD, window, slot, ""), due)
+
+    def next_expiry(self) -> int | None:
+        """The time of the next window to expire, if any."""
+        while self._expiries and self._expiries[0][1] not in self.windows:
+            heapq.heappop(self._expiries)
+        return self._expiries[0][0] if self._expiries else None
+
+    def is_changed(self) -> bool:
+        return bool(self.dropped) or any(t.changes for w in self.windows.values() for t in w.tables)
+
+    def settle(self) -> None:
+        """The changes have been stored."""
+        self.dropped = []
+        for window in list(self.windows.values()):
+            for table in window.tables:
+                if table.changes:
+                    table.settle()
+            if window.is_empty() and not isinstance(window.window, GlobalWindow):
+                del self.windows[window.data]

@@ -1,0 +1,37 @@
+"""One table and one live cell for each kind of state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.engine.tables.bag import BagCell, BagTable
+from holdfast.engine.tables.base import Cell, Focus, Rows, Slot, Table, Undo
+from holdfast.engine.tables.combining import CombiningCell, CombiningTable
+from holdfast.engine.tables.maps import MapCell, MapTable
+from holdfast.engine.tables.ordered import OrderedListCell, OrderedListTable
+from holdfast.engine.tables.sets import SetCell, SetTable
+from holdfast.engine.tables.value import ValueCell, ValueTable
+from holdfast.model.state import StateSpec
+
+__all__ = ["Focus", "Rows", "Slot", "Table", "Undo", "make_cell", "make_table"]
+
+_KINDS: dict[str, tuple[type[Any], type[Any]]] = {
+    "value": (ValueTable, ValueCell),
+    "bag": (BagTable, BagCell),
+    "set": (SetTable, SetCell),
+    "map": (MapTable, MapCell),
+    "ordered_list": (OrderedListTable, OrderedListCell),
+    "combining": (CombiningTable, CombiningCell),
+}
+
+
+def make_table(spec: StateSpec) -> Table:
+    """An empty table for the cells that the spec declares."""
+    table: Table = _KINDS[spec.kind][0](spec)
+    return table
+
+
+def make_cell(spec: StateSpec, focus: Focus, undo: Undo | None) -> Cell[Any]:
+    """A live cell; without `undo` a call cannot be taken back, which is a little faster."""
+    cell: Cell[Any] = _KINDS[spec.kind][1](spec, focus, undo)
+    return cell

@@ -1,0 +1,115 @@
+"""Bag cells: a list of stored values a key; only what was added since the last commit goes into a delta."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+from holdfast.engine.tables.base import APPEND, REPLACE, Cell, Rows, Slot, Table
+from holdfast.engine.tables.counts import decode_counts, encode_counts, split
+from holdfast.model.coders import Coder
+from holdfast.model.state import BagState
+
+__all__ = ["BagCell", "BagTable", "BagView"]
+
+_REPLACED = -1
+
+
+class BagTable(Table):
+    """`values`: key → list of stored, never empty; `changes`: key → how many of them are committed, or -1 for none
+    of what was committed (the list was cleared, or is new)."""
+
+    __slots__ = ()
+
+    def delta(self) -> Iterator[Rows]:
+        appended = [key for key, committed in self.changes.items() if committed != _REPLACED]
+        replaced = [key for key, committed in self.changes.items() if committed == _REPLACED]
+        if appended:
+            tails = [self.values[key][self.changes[key] :] for key in appended]
+            yield self._rows(APPEND, appended, tails)
+        if replaced:
+            yield self._rows(REPLACE, replaced, [self.values.get(key, []) for key in replaced])
+
+    def rows(self, keys: list[Slot]) -> Rows:
+        return self._rows(REPLACE, keys, [self.values[key] for key in keys])
+
+    def _rows(self, operation: int, keys: list[Slot], lists: list[list[Any]]) -> Rows:
+        block = self.spec.coder.encode_block(list(chain.from_iterable(lists)))
+        return Rows(operation, keys, [encode_counts(map(len, lists)), block])
+
+    def apply(self, rows: Rows) -> None:
+        counts = decode_counts(rows.columns[0])
+        lists = split(self.spec.coder.decode_block(rows.columns[1]), counts)
+        for key, values in zip(rows.keys, lists, strict=True):
+            if rows.operation == APPEND:
+                self.values[key].extend(values)
+            elif values:
+                self.values[key] = values
+            else:
+                self.values.pop(key, None)
+
+    def reveal(self, key: Slot) -> list[Any]:
+        return [self.spec.coder.thaw(stored) for stored in self.values[key]]
+
+
+class BagView(Iterable[Any]):
+    """What a bag held at the moment of reading.
+
+    Lists in a bag only ever grow at the end (a clear makes a new one), so remembering the length is enough.
+    """
+
+    __slots__ = ("_coder", "_length", "_values")
+
+    def __init__(self, values: list[Any], coder: Coder) -> None:
+        self._values = values
+        self._length = len(values)
+        self._coder = coder
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._coder.thaw, islice(self._values, self._length))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+class BagCell(Cell[BagTable], BagState[Any]):
+    __slots__ = ()
+
+    def read(self) -> BagView:
+        return BagView(self._values.get(self._focus.key, []), self._coder)
+
+    def add(self, value: Any) -> None:
+        if type(value) not in self._direct:
+            value = self._freeze(value)
+        key = self._focus.key
+        values = self._values.get(key)
+        if self._undo is not None:
+            self._undo.restore(self._changes, key)
+        if values is None:
+            if self._undo is not None:
+                self._undo.restore(self._values, key)
+            self._values[key] = values = []
+            self._changes[key] = _REPLACED
+        elif key not in self._changes:
+            self._changes[key] = len(values)
+        if self._undo is not None:
+            self._undo.add(_truncate, values, len(values))
+        values.append(value)
+
+    def clear(self) -> None:
+        key = self._focus.key
+        if key not in self._values:
+            return
+        if self._undo is not None:
+            self._undo.restore(self._values, key)
+            self._undo.restore(self._changes, key)
+        del self._values[key]
+        self._changes[key] = _REPLACED
+
+
+def _truncate(values: list[Any], length: int) -> None:
+    del values[length:]

@@ -1,0 +1,188 @@
+"""Tables and cells: a *table* keeps one cell of every key of one window, a *cell* is the user's hand on one entry.
+
+Invariants
+- A table's `values` is the state as the present bundle sees it; `changes` says, key by key, how it differs from what
+  was last committed. `settle` is called when that difference has been stored, and forgets it.
+- Applying to the committed table what `delta` gave yields `values`, also in the order of its iteration where a user
+  can see one.
+- What is kept is *stored* form: an immutable value as it is, a mutable one as `Encoded` bytes, decoded afresh at each
+  read. So nothing that a user holds is ever part of the state.
+- Between `undo.begin()` and `undo.rollback()` every mutation has left its inverse in the `Undo`; a rolled-back table is
+  as it was, changes and order included.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from holdfast.errors import CoderError
+from holdfast.model.coders import Coder, Encoded
+from holdfast.model.signature import cell_methods
+from holdfast.model.state import StateSpec
+
+__all__ = [
+    "APPEND",
+    "DROP",
+    "MERGE",
+    "MISSING",
+    "PUT",
+    "REPLACE",
+    "Cell",
+    "Focus",
+    "Rows",
+    "Slot",
+    "Table",
+    "Undo",
+]
+
+Slot = Hashable
+"""A key in the hashable form in which tables keep it; see `engine.keys`."""
+
+# What a row group of a delta says about its keys. The numbers are part of the stored format.
+PUT = 1
+"""The keys have these values now."""
+DROP = 2
+"""The keys have nothing now."""
+APPEND = 3
+"""These values come after what the keys had."""
+REPLACE = 4
+"""The keys have exactly this collection now."""
+MERGE = 5
+"""Of the keys' collections these parts go, then these come."""
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
+
+# Not MISSING: that is an entry of a value table's changes, which must be put back like any other.
+_NO_ENTRY: Any = object()
+
+
+class Rows(NamedTuple):
+    """One operation on many keys of a table: the keys, and what the operation needs as blocks of bytes."""
+
+    operation: int
+    keys: list[Slot]
+    columns: list[bytes]
+
+
+class Undo:
+    """The inverses of what one call changed, so that a call that raises leaves no trace."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Any, ...]] = []
+
+    def begin(self) -> None:
+        self._steps.clear()
+
+    def add(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._steps.append((function, *arguments))
+
+    def restore(self, mapping: dict[Any, Any], key: Any) -> None:
+        """Notes the present entry of a dict whose order does not matter, to be put back."""
+        self._steps.append((_put_back, mapping, key, mapping.get(key, _NO_ENTRY)))
+
+    def rollback(self) -> None:
+        while self._steps:
+            function, *arguments = self._steps.pop()
+            function(*arguments)
+
+
+def _put_back(mapping: dict[Any, Any], key: Any, old: Any) -> None:
+    if old is _NO_ENTRY:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = old
+
+
+class Focus:
+    """The key that the present call is about. Cells look here, so a call is prepared by setting one attribute."""
+
+    __slots__ = ("key",)
+
+    def __init__(self) -> None:
+        self.key: Any = None
+
+
+TableT = TypeVar("TableT", bound="Table")
+
+
+class Table(abc.ABC):
+    """One cell of every key of one window."""
+
+    __slots__ = ("changes", "spec", "values")
+
+    def __init__(self, spec: StateSpec) -> None:
+        self.spec = spec
+        self.values: dict[Any, Any] = {}
+        self.changes: dict[Any, Any] = {}
+
+    @abc.abstractmethod
+    def delta(self) -> Iterator[Rows]:
+        """What changed since the last commit."""
+
+    @abc.abstractmethod
+    def rows(self, keys: list[Slot]) -> Rows:
+        """The whole entries of these keys, as a row group that sets them."""
+
+    @abc.abstractmethod
+    def apply(self, rows: Rows) -> None:
+        """Does to a committed table what a row group says."""
+
+    @abc.abstractmethod
+    def reveal(self, key: Slot) -> Any:
+        """The entry of a key as a user would read it; the key is known to be there."""
+
+    def settle(self) -> None:
+        """The changes have been stored."""
+        self.changes = {}
+
+
+class Cell(Generic[TableT]):
+    """The part of a live cell that all kinds share: bound to a table by `attach`, to a key by the focus."""
+
+    __slots__ = ("_changes", "_coder", "_direct", "_focus", "_spec", "_table", "_undo", "_values")
+
+    def __init__(self, spec: StateSpec, focus: Focus, undo: Undo | None) -> None:
+        self._spec = spec
+        self._focus = focus
+        self._undo = undo
+        self._coder: Coder = spec.coder
+        self._direct = spec.coder.direct_types
+
+    def attach(self, table: TableT) -> None:
+        self._table = table
+        self._values = table.values
+        self._changes = table.changes
+
+    def _freeze(self, value: Any) -> Any:
+        return freeze(self._coder, value, self._spec.name)
+
+    def wrong_use(self, method: str) -> str:
+        """What to say when a method is called that this kind of cell does not have."""
+        # A __getattr__ here would say it by itself, but it would also make every access to a cell slower.
+        has = ", ".join(cell_methods(self._spec))
+        return f"The cell {self._spec.name!r} is a {self._spec.kind} cell: it has {has}, but no {method!r}."
+
+    def __repr__(self) -> str:
+        return f"<{self._spec.kind} cell {self._spec.name!r}>"
+
+
+def freeze(coder: Coder, value: Any, cell: str) -> Any:
+    """The stored form of a value; a value that does not fit names the cell."""
+    if type(value) in coder.direct_types:
+        return value
+    try:
+        return coder.freeze(value)
+    except CoderError as error:
+        error.within(cell=cell)
+        raise
+
+
+def as_members(coder: Coder, stored: list[Any]) -> list[Any]:
+    """What a block gave, in the form that `freeze` gives: only then is a member of a set or the key of a map found."""
+    if Encoded not in map(type, stored) or not coder.is_immutable():
+        return stored
+    return [coder.freeze(coder.thaw(item)) if type(item) is Encoded else item for item in stored]

@@ -1,0 +1,229 @@
+"""Ordered-list cells: for each key, stored values sorted by a time in microseconds, equal times in order of adding."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table
+from holdfast.engine.tables.counts import decode_counts, encode_counts, split
+from holdfast.errors import CoderError, InputError
+from holdfast.model.state import OrderedListState
+from holdfast.model.timestamps import Timestamp
+
+__all__ = ["OrderedListCell", "OrderedListTable", "Series"]
+
+
+class Series:
+    """Times in ascending order and the values beside them."""
+
+    __slots__ = ("times", "values")
+
+    def __init__(self, times: list[int] | None = None, values: list[Any] | None = None) -> None:
+        self.times: list[int] = [] if times is None else times
+        self.values: list[Any] = [] if values is None else values
+
+    def add(self, time: int, value: Any) -> None:
+        position = bisect_right(self.times, time)
+        self.times.insert(position, time)
+        self.values.insert(position, value)
+
+    def bounds(self, minimum: int, limit: int) -> slice:
+        start = bisect_left(self.times, minimum)
+        return slice(start, max(start, bisect_left(self.times, limit)))
+
+    def cut(self, minimum: int, limit: int) -> None:
+        bounds = self.bounds(minimum, limit)
+        del self.times[bounds], self.values[bounds]
+
+    def copy(self) -> Series:
+        return Series(self.times.copy(), self.values.copy())
+
+    def become(self, other: Series) -> None:
+        self.times[:] = other.times
+        self.values[:] = other.values
+
+
+class Change:
+    """What to do to a committed series: cut these ranges, then add these. Something added and cut again is neither."""
+
+    __slots__ = ("added", "ranges")
+
+    def __init__(self) -> None:
+        self.ranges: list[tuple[int, int]] = []
+        self.added = Series()
+
+    def copy(self) -> Change:
+        copied = Change()
+        copied.ranges = self.ranges.copy()
+        copied.added = self.added.copy()
+        return copied
+
+    def become(self, other: Change) -> None:
+        self.ranges = other.ranges
+        self.added = other.added
+
+
+class OrderedListTable(Table):
+    """`values`: key → Series, never empty; `changes`: key → Change, or None if the whole series is new."""
+
+    __slots__ = ()
+
+    def delta(self) -> Iterator[Rows]:
+        merged = [key for key, change in self.changes.items() if change is not None]
+        replaced = [key for key, change in self.changes.items() if change is None]
+        if merged:
+            ranges = [self.changes[key].ranges for key in merged]
+            flat = [bound for pairs in ranges for pair in pairs for bound in pair]
+            columns = [encode_counts(len(pairs) * 2 for pairs in ranges), _encode_times(flat)]
+            yield Rows(MERGE, merged, columns + self._columns([self.changes[key].added for key in merged]))
+        if replaced:
+            yield Rows(REPLACE, replaced, self._columns([self.values.get(key, Series()) for key in replaced]))
+
+    def rows(self, keys: list[Slot]) -> Rows:
+        return Rows(REPLACE, keys, self._columns([self.values[key] for key in keys]))
+
+    def _columns(self, series: list[Series]) -> list[bytes]:
+        times = list(chain.from_iterable(s.times for s in series))
+        values = list(chain.from_iterable(s.values for s in series))
+        return [
+            encode_counts(len(s.times) for s in series),
+            _encode_times(times),
+            self.spec.coder.encode_block(values),
+        ]
+
+    def apply(self, rows: Rows) -> None:
+        columns = rows.columns
+        ranges: list[list[int]] = []
+        if rows.operation == MERGE:
+            ranges = split(_decode_times(columns[1]), decode_counts(columns[0]))
+            columns = columns[2:]
+        counts = decode_counts(columns[0])
+        times = split(_decode_times(columns[1]), counts)
+        values = split(self.spec.coder.decode_block(columns[2]), counts)
+        for position, key in enumerate(rows.keys):
+            if rows.operation == MERGE:
+                series = self.values.get(key, Series())
+                for minimum, limit in zip(ranges[position][::2], ranges[position][1::2], strict=True):
+                    series.cut(minimum, limit)
+                for time, value in zip(times[position], values[position], strict=True):
+                    series.add(time, value)
+            else:
+                series = Series(times[position], values[position])
+            if series.times:
+                self.values[key] = series
+            else:
+                self.values.pop(key, None)
+
+    def reveal(self, key: Slot) -> list[tuple[Timestamp, Any]]:
+        series = self.values[key]
+        return [(Timestamp(micros=t), self.spec.coder.thaw(v)) for t, v in zip(series.times, series.values, strict=True)]
+
+
+class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
+    __slots__ = ()
+
+    def read(self) -> list[tuple[Timestamp, Any]]:
+        return self._pairs(slice(None))
+
+    def read_range(self, min_timestamp: Any, limit_timestamp: Any) -> list[tuple[Timestamp, Any]]:
+        series = self._values.get(self._focus.key)
+        if series is None:
+            return []
+        return self._pairs(series.bounds(self._micros(min_timestamp), self._micros(limit_timestamp)))
+
+    def add(self, pair: tuple[Any, Any]) -> None:
+        try:
+            timestamp, value = pair
+        except (TypeError, ValueError):
+            raise InputError(
+                f"An ordered list takes (timestamp, value) pairs; it was given {pair!r}.",
+                todo=f"write {self._spec.name}.add((timestamp, value))",
+                context={"cell": self._spec.name},
+            ) from None
+        self.insert(self._micros(timestamp), self._freeze(value))
+
+    def insert(self, time: int, stored: Any) -> None:
+        key = self._focus.key
+        series = self._values.get(key)
+        if series is None:
+            if self._undo is not None:
+                self._undo.restore(self._values, key)
+                self._undo.restore(self._changes, key)
+            self._values[key] = Series([time], [stored])
+            self._changes[key] = None
+            return
+        self._save(key, series)
+        change = self._change(key)
+        if change is not None:
+            change.added.add(time, stored)
+        series.add(time, stored)
+
+    def clear_range(self, min_timestamp: Any, limit_timestamp: Any) -> None:
+        key = self._focus.key
+        series = self._values.get(key)
+        minimum, limit = self._micros(min_timestamp), self._micros(limit_timestamp)
+        if series is None or series.bounds(minimum, limit).start == series.bounds(minimum, limit).stop:
+            return
+        self._save(key, series)
+        change = self._change(key)
+        if change is not None:
+            change.ranges.append((minimum, limit))
+            change.added.cut(minimum, limit)
+        series.cut(minimum, limit)
+        if not series.times:
+            if self._undo is not None:
+                self._undo.restore(self._values, key)
+            del self._values[key]
+            self._changes[key] = None
+
+    def clear(self) -> None:
+        key = self._focus.key
+        if key not in self._values:
+            return
+        if self._undo is not None:
+            self._undo.restore(self._values, key)
+            self._undo.restore(self._changes, key)
+        del self._values[key]
+        self._changes[key] = None
+
+    def _pairs(self, bounds: slice) -> list[tuple[Timestamp, Any]]:
+        series = self._values.get(self._focus.key)
+        if series is None:
+            return []
+        thaw = self._coder.thaw
+        return [(Timestamp(micros=t), thaw(v)) for t, v in zip(series.times[bounds], series.values[bounds], strict=True)]
+
+    def _micros(self, time: Any) -> int:
+        return Timestamp.of(time).micros
+
+    def _change(self, key: Slot) -> Change | None:
+        if key not in self._changes:
+            self._changes[key] = Change()
+        change: Change | None = self._changes[key]
+        return change
+
+    def _save(self, key: Slot, series: Series) -> None:
+        """Remembers the entry and its change as they are, for a call that may have to be taken back."""
+        if self._undo is None:
+            return
+        self._undo.add(series.become, series.copy())
+        change = self._changes.get(key)
+        if change is not None:
+            self._undo.add(change.become, change.copy())
+        self._undo.restore(self._changes, key)
+
+
+def _encode_times(times: list[int]) -> bytes:
+    return np.array(times, dtype="<i8").tobytes()
+
+
+def _decode_times(data: bytes) -> list[int]:
+    if len(data) % 8:
+        raise CoderError(f"A column of times has {len(data)} bytes, which is not a multiple of eight.")
+    times: list[int] = np.frombuffer(data, dtype="<i8").tolist()
+    return times

@@ -1,0 +1,160 @@
+"""Set cells: a set of stored values a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table, as_members
+from holdfast.engine.tables.counts import decode_counts, encode_counts, split
+from holdfast.errors import InputError
+from holdfast.model.coders import Encoded
+from holdfast.model.state import SetState
+
+__all__ = ["SetCell", "SetTable", "check_hashable"]
+
+
+class SetTable(Table):
+    """`values`: key → set of stored, never empty; `changes`: key → {value that came or went: whether it ever went}, or
+    None if the whole set is new. (1 and 1.0 are one member; which of them it is, the one that came last says.)"""
+
+    __slots__ = ()
+
+    def delta(self) -> Iterator[Rows]:
+        merged = [key for key, touched in self.changes.items() if touched is not None]
+        replaced = [key for key, touched in self.changes.items() if touched is None]
+        if merged:
+            gone, come = [], []
+            for key in merged:
+                present = self.values.get(key, frozenset())
+                touched = self.changes[key]
+                gone.append(self._sorted(member for member, went in touched.items() if went))
+                come.append(self._sorted(member for member in present if member in touched))
+            columns = [column for lists in (gone, come) for column in self._columns(lists)]
+            yield Rows(MERGE, merged, columns)
+        if replaced:
+            lists = [self._sorted(self.values.get(key, ())) for key in replaced]
+            yield Rows(REPLACE, replaced, self._columns(lists))
+
+    def rows(self, keys: list[Slot]) -> Rows:
+        return Rows(REPLACE, keys, self._columns([self._sorted(self.values[key]) for key in keys]))
+
+    def _columns(self, lists: list[list[Any]]) -> list[bytes]:
+        return [
+            encode_counts(map(len, lists)),
+            self.spec.coder.encode_block(list(chain.from_iterable(lists))),
+        ]
+
+    def _sorted(self, values: Iterable[Any]) -> list[Any]:
+        """In an order that does not depend on hashes, so that the same change has the same bytes in any process."""
+        coder = self.spec.coder
+        return sorted(values, key=lambda stored: stored if type(stored) is Encoded else coder.encode(stored))
+
+    def apply(self, rows: Rows) -> None:
+        lists = [self._lists(rows.columns[i : i + 2]) for i in range(0, len(rows.columns), 2)]
+        for position, key in enumerate(rows.keys):
+            values = self.values.get(key, set()) if rows.operation == MERGE else set()
+            if rows.operation == MERGE:
+                values.difference_update(lists[0][position])
+            values.update(lists[-1][position])
+            if values:
+                self.values[key] = values
+            else:
+                self.values.pop(key, None)
+
+    def _lists(self, columns: list[bytes]) -> list[list[Any]]:
+        coder = self.spec.coder
+        return split(as_members(coder, coder.decode_block(columns[1])), decode_counts(columns[0]))
+
+    def reveal(self, key: Slot) -> set[Any]:
+        return {self.spec.coder.thaw(stored) for stored in self.values[key]}
+
+
+class SetCell(Cell[SetTable], SetState[Any]):
+    __slots__ = ()
+
+    def read(self) -> set[Any]:
+        return set(map(self._coder.thaw, self._values.get(self._focus.key, ())))
+
+    def contains(self, value: Any) -> bool:
+        return self._member(value) in self._values.get(self._focus.key, ())
+
+    def add(self, value: Any) -> None:
+        stored = self._member(value)
+        key = self._focus.key
+        values = self._values.get(key)
+        if values is None:
+            if self._undo is not None:
+                self._undo.restore(self._values, key)
+                self._undo.restore(self._changes, key)
+            self._values[key] = {stored}
+            self._changes[key] = None
+        elif stored not in values:
+            self._touch(key, stored, went=False)
+            values.add(stored)
+            if self._undo is not None:
+                self._undo.add(values.discard, stored)
+
+    def remove(self, value: Any) -> None:
+        stored = self._member(value)
+        key = self._focus.key
+        values = self._values.get(key)
+        if values is None or stored not in values:
+            return
+        self._touch(key, stored, went=True)
+        values.discard(stored)
+        if self._undo is not None:
+            self._undo.add(values.add, stored)
+        if not values:
+            if self._undo is not None:
+                self._undo.restore(self._values, key)
+            del self._values[key]
+
+    def clear(self) -> None:
+        key = self._focus.key
+        if key not in self._values:
+            return
+        if self._undo is not None:
+            self._undo.restore(self._values, key)
+            self._undo.restore(self._changes, key)
+        del self._values[key]
+        self._changes[key] = None
+
+    def _member(self, value: Any) -> Any:
+        check_hashable(value, f"A member of the set cell {self._spec.name!r}")
+        return value if type(value) in self._direct else self._freeze(value)
+
+    def _touch(self, key: Slot, stored: Any, went: bool) -> None:
+        if key not in self._changes:
+            if self._undo is not None:
+                self._undo.restore(self._changes, key)
+            self._changes[key] = {}
+        touched = self._changes[key]
+        if touched is not None:
+            if self._undo is not None:
+                self._undo.restore(touched, stored)
+            touched[stored] = went or touched.get(stored, False)
+
+
+def check_hashable(value: Any, owner: str) -> None:
+    """Refuses what a Python set or dict would refuse."""
+    try:
+        hash(value)
+    except TypeError:
+        raise InputError(
+            f"{owner} must be hashable; {value!r} (a {type(value).__name__}) is not.",
+            todo="use a tuple for a list, a frozenset for a set",
+        ) from None
+    if _is_unequal_to_itself(value):
+        raise InputError(
+            f"{owner} must be equal to itself; {value!r} (a {type(value).__name__}) is not: it would not be found again.",
+            todo="use None or a text for what is not a number",
+        )
+
+
+def _is_unequal_to_itself(value: Any) -> bool:
+    # Python takes two tuples for equal that hold the very same NaN, so their items are looked at too.
+    if type(value) in (tuple, frozenset):
+        return any(map(_is_unequal_to_itself, value))
+    return bool(value != value)

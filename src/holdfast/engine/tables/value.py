@@ -1,0 +1,87 @@
+"""Value cells: one stored value a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.engine.tables.base import DROP, MISSING, PUT, Cell, Rows, Slot, Table
+from holdfast.model.coders import Encoded
+from holdfast.model.state import StateSpec, ValueState
+
+__all__ = ["ValueCell", "ValueTable"]
+
+
+class ValueTable(Table):
+    """`values`: key → stored; `changes`: key → stored, or MISSING for a key that was cleared."""
+
+    __slots__ = ("any_dropped",)
+
+    def __init__(self, spec: StateSpec) -> None:
+        super().__init__(spec)
+        self.any_dropped = False
+
+    def put(self, key: Slot, stored: Any) -> None:
+        self.values[key] = stored
+        self.changes[key] = stored
+
+    def drop(self, key: Slot) -> None:
+        if self.values.pop(key, MISSING) is not MISSING or key in self.changes:
+            self.changes[key] = MISSING
+            self.any_dropped = True
+
+    def delta(self) -> Iterator[Rows]:
+        changes = self.changes
+        if self.any_dropped:
+            dropped = [key for key, stored in changes.items() if stored is MISSING]
+            if dropped:
+                yield Rows(DROP, dropped, [])
+                changes = {key: stored for key, stored in changes.items() if stored is not MISSING}
+        if changes:
+            yield Rows(PUT, list(changes), [self.spec.coder.encode_block(list(changes.values()))])
+
+    def rows(self, keys: list[Slot]) -> Rows:
+        return Rows(PUT, keys, [self.spec.coder.encode_block([self.values[key] for key in keys])])
+
+    def apply(self, rows: Rows) -> None:
+        if rows.operation == DROP:
+            for key in rows.keys:
+                self.values.pop(key, None)
+        else:
+            self.values.update(zip(rows.keys, self.spec.coder.decode_block(rows.columns[0]), strict=True))
+
+    def reveal(self, key: Slot) -> Any:
+        return self.spec.coder.thaw(self.values[key])
+
+    def settle(self) -> None:
+        super().settle()
+        self.any_dropped = False
+
+
+class ValueCell(Cell[ValueTable], ValueState[Any]):
+    """The hot path: one dict look-up a read, two dict stores a write."""
+
+    __slots__ = ()
+
+    def read(self) -> Any:
+        stored = self._values.get(self._focus.key)
+        if type(stored) is Encoded:
+            return self._coder.thaw(stored)
+        return stored
+
+    def write(self, value: Any) -> None:
+        if type(value) not in self._direct:
+            value = self._freeze(value)
+        key = self._focus.key
+        if self._undo is not None:
+            self._undo.restore(self._values, key)
+            self._undo.restore(self._changes, key)
+        self._values[key] = value
+        self._changes[key] = value
+
+    def clear(self) -> None:
+        key = self._focus.key
+        if self._undo is not None:
+            self._undo.restore(self._values, key)
+            self._undo.restore(self._changes, key)
+        self._table.drop(key)

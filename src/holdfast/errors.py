@@ -1,0 +1,120 @@
+"""The errors a user of Holdfast can meet.
+
+Every error has three parts: what happened, the detail (which step, cell, key and micro-batch), and what to do.
+"Could not" is said where a retry may help, "cannot" where it will not.
+
+    HoldfastError
+    ├── InvalidStep          the step cannot be built; lists every problem found        (also a ValueError)
+    ├── CoderError           a value does not fit its coder, or bytes do not decode     (also a ValueError)
+    ├── InputError           an element is not what the step takes: not a pair, null key (also a ValueError)
+    ├── UserCodeError        a user's function raised; its own traceback is the cause
+    ├── OutputError          a function returned or yielded what cannot be an output    (also a TypeError)
+    ├── TimeError            time went back, or a time is out of range                  (also a ValueError)
+    ├── CorruptState         stored bytes are damaged, incomplete, or of a foreign format
+    ├── StateConflict        stored state and the code that would read it do not agree
+    └── JobFailed            a job's query ended with an error that is not a user's function's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = [
+    "CoderError",
+    "CorruptState",
+    "HoldfastError",
+    "InputError",
+    "InvalidStep",
+    "JobFailed",
+    "OutputError",
+    "StateConflict",
+    "TimeError",
+    "UserCodeError",
+]
+
+
+class HoldfastError(Exception):
+    """What happened, where, and what to do.
+
+    `context` may be filled in on the way up (`within`): the coder that refuses a value knows neither cell nor
+    key, the cell knows its name, the bundle knows the key and the step.
+    """
+
+    def __init__(self, what: str, *, detail: str = "", todo: str = "", context: Mapping[str, Any] | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.detail = detail
+        self.todo = todo
+        self.context: dict[str, Any] = dict(context or {})
+
+    def within(self, **context: Any) -> HoldfastError:
+        """Adds where it happened; what is already known stays."""
+        for name, value in context.items():
+            self.context.setdefault(name, value)
+        return self
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.context:
+            lines.append("  where: " + ", ".join(f"{k.replace('_', ' ')} {v!r}" for k, v in self.context.items()))
+        if self.detail:
+            lines.extend("  " + line for line in self.detail.splitlines())
+        if self.todo:
+            lines.append("  what to do: " + self.todo)
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors cross process boundaries: keep every part, not just `args`.
+        return (_rebuild, (type(self), self.__dict__.copy(), self.args))
+
+
+def _rebuild(cls: type[HoldfastError], parts: dict[str, Any], args: tuple[Any, ...]) -> HoldfastError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, *args)
+    error.__dict__.update(parts)
+    return error
+
+
+class InvalidStep(HoldfastError, ValueError):
+    """A step that cannot be built. `problems` holds all of them, not just the first."""
+
+    def __init__(self, step: str, problems: Iterable[str]) -> None:
+        self.problems = list(problems)
+        count = len(self.problems)
+        super().__init__(
+            f"The step {step!r} cannot be built: {count} problem{'s' if count != 1 else ''}.",
+            detail="\n".join(f"- {problem}" for problem in self.problems),
+        )
+
+
+class CoderError(HoldfastError, ValueError):
+    """A value that its coder does not take, or bytes that it cannot read."""
+
+
+class InputError(HoldfastError, ValueError):
+    """An element that a keyed step cannot take."""
+
+
+class UserCodeError(HoldfastError):
+    """A user's function raised. The original exception is `__cause__`, its traceback is in `detail`."""
+
+
+class OutputError(HoldfastError, TypeError):
+    """A function gave something that cannot be an output."""
+
+
+class TimeError(HoldfastError, ValueError):
+    """A time that is out of range, or a clock that would go back."""
+
+
+class CorruptState(HoldfastError):
+    """Stored bytes that are damaged, incomplete or of a foreign format. Nothing was decoded from them."""
+
+
+class JobFailed(HoldfastError):
+    """A job whose query failed. What Spark said is `__cause__`."""
+
+
+class StateConflict(HoldfastError):
+    """Stored state that the present code cannot read as its own."""

@@ -1,0 +1,5 @@
+"""Beam's door to a user's own metrics."""
+
+from holdfast.model.metrics import Metrics
+
+__all__ = ["Metrics"]

@@ -1,0 +1,56 @@
+"""Coders: how values become bytes and come back.
+
+`PlainCoder` is the default and takes any plain Python value. The others are for those who want a fixed type,
+a smaller or more readable form, or classes of their own. `Coder` is the base for coders of your own.
+"""
+
+from holdfast.model.coders.base import Coder, Encoded
+from holdfast.model.coders.composite import (
+    IterableCoder,
+    JsonCoder,
+    ListCoder,
+    MapCoder,
+    NullableCoder,
+    TupleCoder,
+)
+from holdfast.model.coders.pickled import CloudpickleCoder, PickleCoder
+from holdfast.model.coders.plain import FastPrimitivesCoder, PlainCoder, default_coder
+from holdfast.model.coders.primitive import (
+    BigIntegerCoder,
+    BooleanCoder,
+    BytesCoder,
+    DecimalCoder,
+    FloatCoder,
+    StrUtf8Coder,
+    TimestampCoder,
+    VarIntCoder,
+)
+from holdfast.model.coders.records import RecordCoder, RecordViewCoder
+from holdfast.model.coders.registry import coder_from_description
+
+__all__ = [
+    "BigIntegerCoder",
+    "BooleanCoder",
+    "BytesCoder",
+    "CloudpickleCoder",
+    "Coder",
+    "DecimalCoder",
+    "Encoded",
+    "FastPrimitivesCoder",
+    "FloatCoder",
+    "IterableCoder",
+    "JsonCoder",
+    "ListCoder",
+    "MapCoder",
+    "NullableCoder",
+    "PickleCoder",
+    "PlainCoder",
+    "RecordCoder",
+    "RecordViewCoder",
+    "StrUtf8Coder",
+    "TimestampCoder",
+    "TupleCoder",
+    "VarIntCoder",
+    "coder_from_description",
+    "default_coder",
+]

@@ -1,0 +1,178 @@
+"""RecordCoder: dataclasses, NamedTuples and msgspec structs, field by field.
+
+A record is stored as a MessagePack map from field name to value, in the format of plain values; records and
+members of enumerations inside it carry the name of their class. So a value comes back with the types it had,
+whatever its annotations say, and can be looked at without the class (`RecordViewCoder`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from datetime import datetime, time, timezone
+from typing import Any
+
+import ormsgpack
+
+from holdfast.errors import CoderError
+from holdfast.model.coders import blocks, extensions
+from holdfast.model.coders.base import BuiltinCoder, Encoded, shortened
+from holdfast.model.coders.plain_format import ATOMS, Misfit, PlainFormat, pack_lowered
+from holdfast.model.coders.record_shapes import is_record_class, qualified_name, reachable_classes, shape_of
+
+__all__ = ["RecordCoder", "RecordViewCoder"]
+
+_IMMUTABLE_KINDS = ATOMS | (frozenset(extensions.LEAF_NUMBERS) - {bytearray})
+_TODO = "Name further classes that a field may hold: RecordCoder(Order, Line, Colour)."
+
+
+class RecordCoder(BuiltinCoder):
+    """Values of one class of records: a dataclass, a NamedTuple or a msgspec struct.
+
+    A field may hold any plain value, and records and enumerations of the classes that the annotations mention,
+    or that are given as `more`. A value of a subclass is refused.
+
+    When fields change: a field that is missing in the data takes its default (without one it is a CoderError);
+    a field that the class no longer has is ignored. Dataclasses are rebuilt as pickle would, without a call of
+    `__init__` and `__post_init__`; structs are called with their fields. Attributes that are not fields, as
+    cached properties, are not kept.
+
+    Immutable, and stored as they are, are values of frozen classes whose annotations, and whose actual fields,
+    are all immutable atoms.
+    """
+
+    short_name = "record"
+
+    def __init__(self, record_class: type, *more: type) -> None:
+        if not is_record_class(record_class):
+            raise CoderError(
+                f"{shortened(record_class)} is not a class of records.",
+                todo="RecordCoder takes dataclasses (without InitVar), NamedTuples and msgspec structs.",
+            )
+        self.record_class = record_class
+        self.more = more
+        self._shape = shape_of(record_class)
+        self._format = _RecordFormat(reachable_classes([record_class, *more]))
+        self._immutable = self._shape.is_immutable
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.record_class, *self.more))
+
+    def encode(self, value: Any) -> bytes:
+        if type(value) is not self.record_class:
+            raise self.misfit(value, f"It takes values of exactly {qualified_name(self.record_class)}.")
+        try:
+            return self._format.pack_record(self._shape.fields_of(value))
+        except Misfit as misfit:
+            raise self.misfit(value, misfit.where() + ".", _TODO) from misfit.__cause__
+
+    def decode(self, data: bytes) -> Any:
+        try:
+            return self._shape.build(_fields(self._format.unpack(data)))
+        except Exception as error:
+            raise self.damaged(data, error) from error
+
+    def is_deterministic(self) -> bool:
+        return True
+
+    def is_immutable(self) -> bool:
+        return self._immutable
+
+    def freeze(self, value: Any) -> Any:
+        # Annotations can be wrong: what counts is what the fields hold.
+        if self._immutable and type(value) is self.record_class:
+            held = self._shape.fields_of(value).values()
+            if ATOMS.issuperset(map(type, held)) or all(map(_is_stored_as_is, held)):
+                return value
+        return Encoded(self.encode(value))
+
+    def describe(self) -> dict[str, Any]:
+        others = {
+            name: shape_of(kind).annotations if is_record_class(kind) else [member.name for member in kind]
+            for name, kind in sorted(self._format.classes.items())
+            if kind is not self.record_class
+        }
+        return {
+            **super().describe(),
+            "class": qualified_name(self.record_class),
+            "fields": self._shape.annotations,
+            **({"nested": others} if others else {}),
+        }
+
+    def __repr__(self) -> str:
+        return f"RecordCoder({', '.join(kind.__qualname__ for kind in (self.record_class, *self.more))})"
+
+
+class RecordViewCoder(BuiltinCoder):
+    """Reads what any RecordCoder wrote, without its class: as dicts, members of enumerations as their names.
+
+    For tools. It cannot encode.
+    """
+
+    short_name = "record_view"
+
+    def encode(self, value: Any) -> bytes:
+        raise self.misfit(value, "It only reads.", "Use RecordCoder with the class.")
+
+    def decode(self, data: bytes) -> Any:
+        try:
+            return _fields(_ViewFormat().unpack(data))
+        except Exception as error:
+            raise self.damaged(data, error) from error
+
+
+class _RecordFormat(PlainFormat):
+    """Plain values, and records and enumerations of some classes."""
+
+    def __init__(self, classes: Iterable[type[Any]]) -> None:
+        self.classes = {qualified_name(kind): kind for kind in classes}
+        self._names = {kind: name for name, kind in self.classes.items()}
+        self._shapes = {kind: shape_of(kind) for kind in self._names if is_record_class(kind)}
+
+    def pack_record(self, fields: dict[str, Any]) -> bytes:
+        # The name of a field is always valid Unicode, so names go to MessagePack as they are.
+        return self._packed(lambda careful: self.lower_fields(fields, 0, careful, ".{}"))
+
+    def lower_other(self, value: Any, depth: int, careful: bool) -> Any:
+        kind = type(value)
+        name = self._names.get(kind)
+        if name is None:
+            return super().lower_other(value, depth, careful)
+        if kind in self._shapes:
+            fields = self.lower_fields(self._shapes[kind].fields_of(value), depth, careful, ".{}")
+            return ormsgpack.Ext(extensions.RECORD, pack_lowered([name, fields]))
+        if not isinstance(value, enum.Enum) or value.name not in kind.__members__:
+            raise Misfit(f"{shortened(value)} is no single member of {name}", value)
+        return ormsgpack.Ext(extensions.ENUMERATION, pack_lowered([name, value.name]))
+
+    def lift_other(self, number: int, values: list[Any]) -> Any:
+        name, content = values
+        if number == extensions.RECORD and self.classes.get(name) in self._shapes:
+            return self._shapes[self.classes[name]].build(_fields(content))
+        kind = self.classes.get(name)
+        if number == extensions.ENUMERATION and kind is not None and issubclass(kind, enum.Enum):
+            return kind[content]
+        raise blocks.Damaged(f"the class {name!r} is not known to this coder")
+
+
+class _ViewFormat(PlainFormat):
+    def lift_other(self, number: int, values: list[Any]) -> Any:
+        _, content = values
+        if number == extensions.RECORD:
+            return _fields(content)
+        if number == extensions.ENUMERATION:
+            return content
+        return super().lift_other(number, values)
+
+
+def _is_stored_as_is(value: Any) -> bool:
+    if type(value) in (datetime, time):
+        # A zone of a foreign class is changed by encoding: what is stored must be what comes back.
+        return value.tzinfo is None or type(value.tzinfo) is timezone
+    return type(value) in _IMMUTABLE_KINDS
+
+
+def _fields(content: Any) -> dict[str, Any]:
+    if type(content) is not dict:
+        raise blocks.Damaged("a record without fields")
+    return content

@@ -1,0 +1,85 @@
+"""Coders from their descriptions: for tools that read stored state without the code that wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.model.coders.base import BuiltinCoder, Coder
+from holdfast.model.coders.composite import (
+    IterableCoder,
+    JsonCoder,
+    ListCoder,
+    MapCoder,
+    NullableCoder,
+    TupleCoder,
+)
+from holdfast.model.coders.pickled import CloudpickleCoder, PickleCoder
+from holdfast.model.coders.plain import PlainCoder
+from holdfast.model.coders.primitive import (
+    BigIntegerCoder,
+    BooleanCoder,
+    BytesCoder,
+    DecimalCoder,
+    FloatCoder,
+    StrUtf8Coder,
+    TimestampCoder,
+    VarIntCoder,
+)
+from holdfast.model.coders.records import RecordCoder, RecordViewCoder
+
+__all__ = ["coder_from_description"]
+
+_SIMPLE: tuple[type[BuiltinCoder], ...] = (
+    BigIntegerCoder,
+    BooleanCoder,
+    BytesCoder,
+    DecimalCoder,
+    FloatCoder,
+    JsonCoder,
+    PlainCoder,
+    RecordViewCoder,
+    StrUtf8Coder,
+    TimestampCoder,
+    VarIntCoder,
+)
+_PICKLES: tuple[type[BuiltinCoder], ...] = (CloudpickleCoder, PickleCoder)
+_NESTED: dict[str, tuple[Callable[..., BuiltinCoder], tuple[str, ...]]] = {
+    ListCoder.short_name: (ListCoder, ("element",)),
+    IterableCoder.short_name: (IterableCoder, ("element",)),
+    MapCoder.short_name: (MapCoder, ("key", "value")),
+    NullableCoder.short_name: (NullableCoder, ("inner",)),
+}
+
+
+def coder_from_description(
+    description: Mapping[str, Any], *, trust_pickle: bool = False, view_records: bool = False
+) -> Coder | None:
+    """The coder that `describe()` described; None if it needs the user's code, or is of another version.
+
+    No code of the user runs. Coders that pickle come back only with `trust_pickle`. With `view_records` a
+    record coder comes back as one that reads records as dicts, and cannot write.
+    """
+
+    def component(part: Any) -> Coder | None:
+        if not isinstance(part, Mapping):
+            return None
+        return coder_from_description(part, trust_pickle=trust_pickle, view_records=view_records)
+
+    identifier = description.get("id")
+    simple = _SIMPLE + (_PICKLES if trust_pickle else ())
+    for kind in simple:
+        if kind.short_name == identifier and kind.version == description.get("version"):
+            return kind()
+    if identifier == RecordCoder.short_name and RecordCoder.version == description.get("version"):
+        return RecordViewCoder() if view_records else None
+    if identifier == TupleCoder.short_name and TupleCoder.version == description.get("version"):
+        parts = [component(part) for part in description.get("components", ())]
+        known = [part for part in parts if part is not None]
+        return TupleCoder(known) if len(known) == len(parts) else None
+    if identifier in _NESTED:
+        build, names = _NESTED[identifier]
+        parts = [component(description.get(name)) for name in names]
+        same_version = BuiltinCoder.version == description.get("version")
+        return build(*parts) if same_version and None not in parts else None
+    return None

@@ -1,0 +1,219 @@
+"""Combining many values into one: the contract of a `CombineFn`, and plain functions as one.
+
+An accumulator is what is kept as state while values come in. Several may exist at once for one key, so the
+result must not depend on how the values were divided among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from holdfast.errors import InputError, InvalidStep
+
+__all__ = ["BuiltinSum", "CallableCombineFn", "CombineFn", "FieldCombineFn"]
+
+
+class CombineFn:
+    """Folds values into accumulators, merges accumulators, and makes the result of one.
+
+    Order of calls: `setup`; then for each accumulator `create_accumulator`, any number of `add_input` and
+    `add_inputs`, perhaps `compact` before it is stored; then perhaps `merge_accumulators`, and
+    `extract_output`, which may come again after more input; at last `teardown`. Only `create_accumulator`,
+    `add_input`, `merge_accumulators` and `extract_output` must be written.
+
+    `add_input` may change the accumulator it is given, and must return the one that holds from now on.
+    `merge_accumulators` may change the first of its accumulators and no other; `extract_output` none.
+    """
+
+    def setup(self, *args: Any, **kwargs: Any) -> None:
+        """Opens what the calls need, once for each copy of this object."""
+
+    def create_accumulator(self, *args: Any, **kwargs: Any) -> Any:
+        """A new accumulator that holds nothing."""
+        raise NotImplementedError(f"{type(self).__name__}.create_accumulator")
+
+    def add_input(self, mutable_accumulator: Any, element: Any, *args: Any, **kwargs: Any) -> Any:
+        """The accumulator with one more value."""
+        raise NotImplementedError(f"{type(self).__name__}.add_input")
+
+    def add_inputs(self, mutable_accumulator: Any, elements: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+        """The accumulator with several more values, as if each were added in turn."""
+        for element in elements:
+            mutable_accumulator = self.add_input(mutable_accumulator, element, *args, **kwargs)
+        return mutable_accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+        """One accumulator that holds what all of them held, in that order."""
+        raise NotImplementedError(f"{type(self).__name__}.merge_accumulators")
+
+    def compact(self, accumulator: Any, *args: Any, **kwargs: Any) -> Any:
+        """The accumulator in its smallest form, to be stored."""
+        return accumulator
+
+    def extract_output(self, accumulator: Any, *args: Any, **kwargs: Any) -> Any:
+        """The result."""
+        raise NotImplementedError(f"{type(self).__name__}.extract_output")
+
+    def teardown(self, *args: Any, **kwargs: Any) -> None:
+        """Closes what `setup` opened. It is not called when the process dies."""
+
+    def apply(self, elements: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+        """The result of these values alone."""
+        accumulator = self.create_accumulator(*args, **kwargs)
+        accumulator = self.add_inputs(accumulator, elements, *args, **kwargs)
+        return self.extract_output(accumulator, *args, **kwargs)
+
+    def get_accumulator_coder(self) -> Any:
+        """The coder for accumulators; None for the default one."""
+        return None
+
+    def for_input_type(self, input_type: Any) -> CombineFn:
+        """The same function, whatever the type of the values."""
+        return self
+
+    def default_label(self) -> str:
+        return type(self).__name__
+
+    @staticmethod
+    def from_callable(fn: Callable[..., Any]) -> CombineFn:
+        """A function from an iterable of values to one value, as a `CombineFn`."""
+        _check_callable(fn)
+        return CallableCombineFn(fn)
+
+    @staticmethod
+    def maybe_from_callable(fn: CombineFn | Callable[..., Any]) -> CombineFn:
+        """A `CombineFn` as it is, a function as a `CombineFn`; the builtin `sum` as one that adds plainly."""
+        if isinstance(fn, CombineFn):
+            return fn
+        if fn is sum:
+            return BuiltinSum()
+        return CombineFn.from_callable(fn)
+
+
+class CallableCombineFn(CombineFn):
+    """A function from a list of values to one value, such as `max`.
+
+    It is called with results of its own among the values, so these must be of one kind, and the function
+    associative. Without values the result is the function's own for an empty list; `max` raises.
+
+    The accumulator is `()` for nothing, else `(value,)`.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+    def create_accumulator(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        return ()
+
+    def add_input(self, mutable_accumulator: tuple[Any, ...], element: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        return self._folded([*mutable_accumulator, element], args, kwargs)
+
+    def add_inputs(
+        self, mutable_accumulator: tuple[Any, ...], elements: Iterable[Any], *args: Any, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        return self._folded([*mutable_accumulator, *elements], args, kwargs)
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[Any, ...]], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        return self._folded([value for held in accumulators for value in held], args, kwargs)
+
+    def extract_output(self, accumulator: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
+        return self.fn(list(accumulator), *args, **kwargs)
+
+    def default_label(self) -> str:
+        return f"CombineFn({getattr(self.fn, '__name__', None) or repr(self.fn)})"
+
+    def __repr__(self) -> str:
+        return f"CallableCombineFn({self.fn!r})"
+
+    def _folded(self, values: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        return (self.fn(values, *args, **kwargs),) if len(values) > 1 else tuple(values)
+
+
+class BuiltinSum(CombineFn):
+    """What the builtin `sum` becomes: plain addition, the accumulator being the sum so far, at first 0."""
+
+    def create_accumulator(self) -> Any:
+        return 0
+
+    def add_input(self, mutable_accumulator: Any, element: Any) -> Any:
+        return mutable_accumulator + element
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        total: Any = 0
+        for held in accumulators:
+            total = total + held
+        return total
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return accumulator
+
+    def default_label(self) -> str:
+        return "CombineFn(sum)"
+
+
+class FieldCombineFn(CombineFn):
+    """A combiner of the elements themselves or, with a field name, of that field of each element.
+
+    The elements are then rows, mappings or objects. As in SQL, an element whose field is None is left out;
+    without a field name every element counts, None too. A subclass writes `_add` in place of `add_input`.
+    """
+
+    def __init__(self, field: str | None = None) -> None:
+        if field is not None and not isinstance(field, str):
+            raise InvalidStep(type(self).__name__, [f"its field must be the name of one, but is {field!r}"])
+        self.field = field
+
+    def add_input(self, mutable_accumulator: Any, element: Any) -> Any:
+        if self.field is not None:
+            element = _field_of(element, self.field)
+            if element is None:
+                return mutable_accumulator
+        return self._add(mutable_accumulator, element)
+
+    def _add(self, accumulator: Any, value: Any) -> Any:
+        raise NotImplementedError
+
+    def _values(self, elements: Iterable[Any]) -> Iterable[Any]:
+        """What `_add` would get for these elements."""
+        if self.field is None:
+            return elements
+        values = (_field_of(element, self.field) for element in elements)
+        return (value for value in values if value is not None)
+
+    def default_label(self) -> str:
+        return type(self).__name__ if self.field is None else f"{type(self).__name__}({self.field})"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'' if self.field is None else repr(self.field)})"
+
+
+def _field_of(element: Any, field: str) -> Any:
+    kind = type(element)
+    # A named tuple has its fields as attributes; rows, mappings and most others give them as items.
+    if hasattr(kind, "__getitem__") and not hasattr(kind, "_fields"):
+        try:
+            return element[field]
+        except (IndexError, KeyError, TypeError, ValueError):
+            pass
+    # A method is no field: every tuple has a `count`.
+    if not callable(getattr(kind, field, None)):
+        try:
+            return getattr(element, field)
+        except AttributeError:
+            pass
+    raise InputError(
+        f"An element has no field {field!r}.",
+        detail=f"The element is a {kind.__name__}: {element!r:.200}",
+        todo="Name a field that every element has, or combine plain values without a field name.",
+    )
+
+
+def _check_callable(fn: Any) -> None:
+    if isinstance(fn, type):
+        name = fn.__name__
+        if issubclass(fn, CombineFn):
+            raise InvalidStep("combine", [f"{name} is a class, not a CombineFn: use {name}() not {name}"])
+        raise InvalidStep("combine", [f"{name} is a class: use a function from a list of values to one value"])
+    if not callable(fn):
+        raise InvalidStep("combine", [f"{fn!r} is neither a CombineFn nor a function, but of type {type(fn).__name__}"])

@@ -1,0 +1,73 @@
+"""Side inputs: small data that every call may look at, beside its element and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.errors import InputError
+from holdfast.model.timestamps import Duration
+
+__all__ = ["AsDict", "AsIter", "AsList", "AsSingleton", "SideInput"]
+
+
+class SideInput:
+    """A source, and the shape in which the function sees it.
+
+    The source is a collection (in `holdfast.testing`), or a batch DataFrame (on Spark). With `refresh`, a DataFrame is
+    read anew between micro-batches when that much time has passed.
+    """
+
+    def __init__(self, source: Any, *, refresh: Duration | int | float | str | None = None) -> None:
+        self.source = source
+        self.refresh = None if refresh is None else Duration.of(refresh)
+
+    def view(self, items: Iterable[Any]) -> Any:
+        """What the function is given, of the source's items."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({type(self.source).__name__})"
+
+
+class AsList(SideInput):
+    """All items, as a list."""
+
+    def view(self, items: Iterable[Any]) -> list[Any]:
+        return list(items)
+
+
+class AsIter(AsList):
+    """Beam's name for items that are only iterated; here a list too."""
+
+
+class AsDict(SideInput):
+    """Pairs, as a dict; of equal keys the last wins."""
+
+    def view(self, items: Iterable[Any]) -> dict[Any, Any]:
+        if isinstance(items, Mapping):
+            return dict(items)
+        result = {}
+        for item in items:
+            try:
+                key, value = item
+            except (TypeError, ValueError):
+                raise InputError(
+                    f"AsDict takes (key, value) pairs; it was given {item!r}.",
+                    todo="select two columns, or give pairs; AsList takes items of any shape",
+                ) from None
+            result[key] = value
+        return result
+
+
+class AsSingleton(SideInput):
+    """The one item of the source."""
+
+    def view(self, items: Iterable[Any]) -> Any:
+        found = list(items)
+        if len(found) != 1:
+            raise InputError(
+                f"AsSingleton takes a source of exactly one item; it has {len(found)}.",
+                todo="limit or aggregate the source to one item, or use AsList",
+            )
+        return found[0]

@@ -1,0 +1,307 @@
+"""A step: a DoFn with its windowing and options, checked once, as a whole.
+
+`build_step` finds every problem before it raises, so that a user mends a function in one go.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.errors import HoldfastError, InvalidStep
+from holdfast.model.dofn import DoFn
+from holdfast.model.params import ParamKind
+from holdfast.model.side_inputs import SideInput
+from holdfast.model.signature import MethodSignature, read_signature
+from holdfast.model.state import StateSpec
+from holdfast.model.timers import TimerSpec, timers_of
+from holdfast.model.timestamps import Duration
+from holdfast.model.windows import GlobalWindows, WindowFn
+
+__all__ = [
+    "DEAD_LETTER_TAG",
+    "LATE_TAG",
+    "MAIN_TAG",
+    "Step",
+    "Windowing",
+    "build_step",
+    "get_dofn_specs",
+    "is_stateful_dofn",
+    "validate_stateful_dofn",
+]
+
+MAIN_TAG = "main"
+LATE_TAG = "late"
+DEAD_LETTER_TAG = "dead_letter"
+
+_CALLBACK = frozenset({ParamKind.KEY, ParamKind.TIMESTAMP, ParamKind.WINDOW, ParamKind.STATE, ParamKind.SIDE_INPUT})
+_TIMER_CALLBACK = _CALLBACK | {ParamKind.TIMER, ParamKind.TIMER_TAG}
+_PROCESS = (_CALLBACK | {ParamKind.TIMER, ParamKind.ELEMENT, ParamKind.WINDOWED_VALUE, ParamKind.PANE_INFO}) - {
+    ParamKind.TIMER_TAG
+}
+_NOTHING: frozenset[ParamKind] = frozenset()
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """How elements are put into windows, and how long after its end a window still takes them."""
+
+    window_fn: WindowFn = field(default_factory=GlobalWindows)
+    allowed_lateness: Duration = field(default_factory=Duration)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "window_fn": self.window_fn.describe(),
+            "allowed_lateness_micros": self.allowed_lateness.micros,
+        }
+
+
+@dataclass(frozen=True)
+class Step:
+    """A DoFn that passed validation, and all that an engine needs to run it."""
+
+    name: str
+    fn: DoFn
+    windowing: Windowing
+    cells: tuple[StateSpec, ...]
+    timers: tuple[TimerSpec, ...]
+    process: MethodSignature
+    callbacks: Mapping[str, MethodSignature]
+    """By timer name."""
+    on_expiration: MethodSignature | None
+    side_inputs: Mapping[str, SideInput]
+    extra_side_inputs: tuple[SideInput, ...]
+    """Those that go to a `*args` of process."""
+    dead_letters: bool
+    """Whether an element whose call raises goes to the tag `dead_letter`, rather than stopping everything."""
+    time_sorted: bool
+    """Whether elements are held back until the watermark has passed them, and then come in order of event time."""
+    tags: frozenset[str] | None
+    """The tags that outputs may have, apart from the main one; None: any."""
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest records of this step: what stored state depends on."""
+        return {
+            "name": self.name,
+            "cells": [cell.describe() for cell in self.cells],
+            "timers": [timer.describe() for timer in self.timers],
+            "windowing": self.windowing.describe(),
+            "time_sorted": self.time_sorted,
+        }
+
+
+def build_step(
+    fn: DoFn,
+    *,
+    name: str | None = None,
+    windowing: WindowFn | None = None,
+    allowed_lateness: Duration | int | float | str = 0,
+    side_inputs: Mapping[str, SideInput] | Sequence[SideInput] | None = (),
+    on_error: str = "fail",
+    requires_time_sorted_input: bool = False,
+    outputs: Iterable[str] | None = None,
+    input_problems: Iterable[str] = (),
+) -> Step:
+    """Checks everything and gives the step, or raises one InvalidStep that lists all that is wrong.
+
+    Side inputs that are None are not known yet, and not checked.
+    """
+    if not isinstance(fn, DoFn):
+        raise InvalidStep(name or _name_of(fn), [*_not_a_dofn(fn), *input_problems])
+    step_name = name or fn.default_label()
+    problems: list[str] = list(input_problems)
+    lateness, window_fn = _windowing(windowing, allowed_lateness, problems)
+    process = _process_signature(fn)
+    callbacks, callback_problems = _timer_callbacks(fn)
+    on_expiration = None
+    if type(fn).on_window_expiration is not DoFn.on_window_expiration:
+        on_expiration = read_signature(
+            fn.on_window_expiration, "on_window_expiration", allowed=_CALLBACK, element_first=False
+        )
+    methods = [process, *callbacks.values(), *([on_expiration] if on_expiration else [])]
+    for method in methods:
+        problems.extend(method.problems)
+    for method_name in ("setup", "start_bundle", "finish_bundle", "teardown"):
+        bound = getattr(fn, method_name)
+        problems.extend(read_signature(bound, method_name, allowed=_NOTHING, element_first=False).problems)
+    cells = _unique(methods, ParamKind.STATE, StateSpec)
+    timers = _unique(methods, ParamKind.TIMER, TimerSpec)
+    problems.extend(callback_problems)
+    problems.extend(_spec_problems(fn, cells, timers, callbacks))
+    named: dict[str, SideInput] = {}
+    extra: tuple[SideInput, ...] = ()
+    if side_inputs is not None:
+        named, extra = _match_side_inputs(side_inputs, methods, problems)
+    if window_fn.is_merging() and (cells or timers or on_expiration or requires_time_sorted_input):
+        problems.append(
+            f"{type(window_fn).__name__} merges windows, and the cells of windows that merge cannot be merged for a "
+            "stateful DoFn: only an aggregation says how. Use FixedWindows, SlidingWindows or GlobalWindows, and keep "
+            "sessions in cells of your own with a timer for their end."
+        )
+    if on_error not in ("fail", "dead_letter"):
+        problems.append(f"on_error is {on_error!r}; it can be 'fail' or 'dead_letter'.")
+    if problems:
+        raise InvalidStep(step_name, dict.fromkeys(problems))
+    return Step(
+        name=step_name,
+        fn=fn,
+        windowing=Windowing(window_fn, lateness),
+        cells=tuple(cells),
+        timers=tuple(timers),
+        process=process,
+        callbacks={spec.name: callbacks[id(spec)] for spec in timers},
+        on_expiration=on_expiration,
+        side_inputs=named,
+        extra_side_inputs=extra,
+        dead_letters=on_error == "dead_letter",
+        time_sorted=requires_time_sorted_input,
+        tags=_tags(outputs, on_error),
+    )
+
+
+def _tags(outputs: Iterable[str] | None, on_error: str) -> frozenset[str] | None:
+    if outputs is None:
+        return None
+    return frozenset(outputs) | ({DEAD_LETTER_TAG} if on_error == "dead_letter" else frozenset())
+
+
+def _name_of(fn: object) -> str:
+    return fn.__name__ if isinstance(fn, type) else type(fn).__name__
+
+
+def _not_a_dofn(fn: object) -> Iterator[str]:
+    if isinstance(fn, type) and issubclass(fn, DoFn):
+        yield f"{fn.__name__} is the class; give an instance, {fn.__name__}()."
+    else:
+        yield f"{fn!r} is not a DoFn: derive a class from holdfast.DoFn and give an instance of it."
+
+
+def _windowing(windowing: WindowFn | None, allowed_lateness: Any, problems: list[str]) -> tuple[Duration, WindowFn]:
+    lateness, window_fn = Duration(), GlobalWindows() if windowing is None else windowing
+    try:
+        lateness = Duration.of(allowed_lateness)
+    except (HoldfastError, TypeError, ValueError) as refused:
+        problems.append(f"allowed_lateness is not a duration: {refused}")
+    if lateness.micros < 0:
+        problems.append(f"allowed_lateness is {lateness!r}; it cannot be negative.")
+    if not isinstance(window_fn, WindowFn):
+        given = f"the class {window_fn.__name__}" if isinstance(window_fn, type) else repr(window_fn)
+        problems.append(f"The windowing is {given}; it must be an instance of a WindowFn, such as FixedWindows(60).")
+        window_fn = GlobalWindows()
+    return lateness, window_fn
+
+
+def _process_signature(fn: DoFn) -> MethodSignature:
+    if type(fn).process is DoFn.process:
+        return MethodSignature("process", fn.process, problems=[f"{type(fn).__name__} has no process method."])
+    return read_signature(fn.process, "process", allowed=_PROCESS, element_first=True)
+
+
+def _timer_callbacks(fn: DoFn) -> tuple[dict[int, MethodSignature], list[str]]:
+    """The callbacks of all timers by the identity of their specs, and what is wrong with the decorations."""
+    callbacks: dict[int, MethodSignature] = {}
+    problems = []
+    for name in dir(type(fn)):
+        for spec in timers_of(getattr(type(fn), name, None)):
+            if not isinstance(spec, TimerSpec):
+                problems.append(f"{name} is decorated with @on_timer({spec!r}), which is not a TimerSpec.")
+            elif id(spec) in callbacks:
+                problems.append(f"{spec!r} has two callbacks, {callbacks[id(spec)].method} and {name}; keep one.")
+            else:
+                callbacks[id(spec)] = read_signature(getattr(fn, name), name, allowed=_TIMER_CALLBACK, element_first=False)
+    return callbacks, problems
+
+
+def _unique(methods: Sequence[MethodSignature], kind: ParamKind, of_type: type[Any]) -> list[Any]:
+    found: dict[int, Any] = {}
+    for method in methods:
+        for spec in method.specs(kind):
+            if isinstance(spec, of_type):
+                found.setdefault(id(spec), spec)
+    return list(found.values())
+
+
+def _spec_problems(
+    fn: DoFn,
+    cells: Sequence[StateSpec],
+    timers: Sequence[TimerSpec],
+    callbacks: Mapping[int, MethodSignature],
+) -> Iterator[str]:
+    for kind, specs in (("state cells", cells), ("timers", timers)):
+        names = [spec.name for spec in specs]
+        for name in dict.fromkeys(n for n in names if names.count(n) > 1):
+            yield f"Two {kind} have the name {name!r}; each needs a name of its own."
+    for cell in cells:
+        yield from cell.problems()
+    for timer in timers:
+        yield from timer.problems()
+    for spec in timers:
+        if id(spec) in callbacks:
+            continue
+        overwritten = _overwritten(fn, spec)
+        if overwritten:
+            yield (
+                f"The callback of {spec!r} was {overwritten}, but that name now stands for another function, "
+                "without @on_timer. Decorate the new one too, or give it another name."
+            )
+        else:
+            yield f"{spec!r} has no callback: decorate a method with @on_timer({spec.name.upper()})."
+
+
+def _overwritten(fn: DoFn, spec: TimerSpec) -> str | None:
+    """The name of the method of this class that was the callback, if its name has been taken by another function."""
+    own = {(cls.__module__, cls.__qualname__) for cls in type(fn).__mro__}
+    for module, qualified_name in spec.decorated:
+        owner, _, name = qualified_name.rpartition(".")
+        if (module, owner) in own:
+            return name
+    return None
+
+
+def _match_side_inputs(
+    given: Mapping[str, SideInput] | Sequence[SideInput],
+    methods: Sequence[MethodSignature],
+    problems: list[str],
+) -> tuple[dict[str, SideInput], tuple[SideInput, ...]]:
+    """Side inputs by the name of the parameter they go to, and those for `*args`."""
+    process = methods[0]
+    wanted = [a.name for a in process.side_inputs]
+    extra: tuple[SideInput, ...] = ()
+    if isinstance(given, Mapping):
+        named = dict(given)
+    else:
+        named = dict(zip(wanted, given, strict=False))
+        extra = tuple(given[len(wanted) :])
+        if extra and not process.takes_more:
+            problems.append(f"{len(given)} side inputs are given, but process has {len(wanted)} parameters for them.")
+    for name, side_input in named.items():
+        if not isinstance(side_input, SideInput):
+            problems.append(f"The side input {name!r} is {side_input!r}; wrap it in AsDict, AsList or AsSingleton.")
+        if not any(name == a.name for m in methods for a in m.side_inputs):
+            problems.append(f"A side input {name!r} is given, but no method has a parameter of that name for it.")
+    for method in methods:
+        for argument in method.side_inputs:
+            if argument.name not in named and argument.default is inspect.Parameter.empty:
+                problems.append(
+                    f"{method.method} has a parameter {argument.name!r}, but no side input of that name is given: "
+                    f"side_inputs={{'{argument.name}': AsDict(...)}}."
+                )
+    return named, extra
+
+
+def get_dofn_specs(fn: DoFn) -> tuple[set[StateSpec], set[TimerSpec]]:
+    """The cells and timers that a function declares. A function that is not valid raises."""
+    step = build_step(fn, side_inputs=None)
+    return set(step.cells), set(step.timers)
+
+
+def is_stateful_dofn(fn: DoFn) -> bool:
+    """Whether a function has any cell or timer."""
+    return any(get_dofn_specs(fn))
+
+
+def validate_stateful_dofn(fn: DoFn) -> None:
+    """Raises InvalidStep, with all that is wrong, for a function that cannot run."""
+    build_step(fn, side_inputs=None)

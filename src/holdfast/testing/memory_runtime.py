@@ -1,0 +1,127 @@
+"""The memory runtime: the engine itself, over a store in memory, without a JVM."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.engine.backends.heap import HeapBackend
+from holdfast.engine.backends.protocol import StateBackend
+from holdfast.engine.keys import encode_slots, slot_of
+from holdfast.engine.metrics import StepMetrics
+from holdfast.engine.outputs import Output
+from holdfast.engine.runner import Clocks, StepRunner
+from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.tables import Slot
+from holdfast.errors import HoldfastError
+from holdfast.model.step import Step
+from holdfast.model.timestamps import MIN_TIMESTAMP
+from holdfast.testing.memory_store import MemoryStore
+from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash, Event
+
+__all__ = ["MemoryRuntime"]
+
+Pairs = tuple[list[Any], list[int]]
+"""Elements, and their times in microseconds."""
+
+
+class _Worker:
+    """What a crash loses: the function's instance and the state in memory."""
+
+    def __init__(self, step: Step, backend: Callable[[Layout], StateBackend], key_groups: int) -> None:
+        self.layout = Layout(step)
+        views = {name: side_input.view(side_input.source) for name, side_input in step.side_inputs.items()}
+        extra = [side_input.view(side_input.source) for side_input in step.extra_side_inputs]
+        self.runner = StepRunner(step, self.layout, views, extra, origins=True)
+        self.backends = [backend(self.layout) for _ in range(key_groups)]
+        self.runner.setup()
+
+
+class MemoryRuntime:
+    """Plays the events of a script. Each is one micro-batch, committed as a whole when it went well."""
+
+    def __init__(
+        self,
+        make_step: Callable[[], Step],
+        key_groups: int = 1,
+        backend: Callable[[Layout], StateBackend] = HeapBackend,
+    ) -> None:
+        self._make_step = make_step
+        self._backend = backend
+        self.stores = [MemoryStore() for _ in range(key_groups)]
+        self.outputs: list[Output] = []
+        self.metrics = StepMetrics()
+        self._watermark = MIN_TIMESTAMP.micros
+        self._now = 0
+        self._batch = -1
+        self._worker = self._start()
+
+    def _start(self) -> _Worker:
+        return _Worker(self._make_step(), self._backend, len(self.stores))
+
+    def play(self, event: Event) -> None:
+        if isinstance(event, Crash):
+            self._worker = self._start()
+            return
+        pairs: list[Pairs] = [([], [])] * len(self.stores)
+        late = self._watermark
+        final = False
+        if isinstance(event, AddElements):
+            pairs = self._split(event)
+        elif isinstance(event, AdvanceWatermark):
+            self._watermark = event.to.micros
+            final = event.is_final
+        elif isinstance(event, AdvanceProcessingTime):
+            self._now += event.by.micros
+        self._micro_batch(pairs, Clocks(late, self._watermark, self._now, final))
+
+    def finish(self) -> None:
+        self._worker.runner.teardown()
+
+    def load(self, slot: Slot | None) -> list[KeyGroupState]:
+        """The committed state as a fresh worker reads it, of the key group of a slot or of all."""
+        groups = range(len(self.stores)) if slot is None else [self._group(slot)]
+        layout = Layout(self._make_step())
+        return [self._backend(layout).open(MemoryStore(self.stores[group].committed)) for group in groups]
+
+    def _split(self, event: AddElements) -> list[Pairs]:
+        """The elements of each key group with their times. Those without a key go to the first."""
+        split: list[Pairs] = [([], []) for _ in self.stores]
+        for element, timestamp in event.elements:
+            group = 0
+            if len(self.stores) > 1:
+                with contextlib.suppress(HoldfastError):
+                    group = self._group(slot_of(element[0]))
+            split[group][0].append(tuple(element))
+            split[group][1].append(timestamp.micros)
+        return split
+
+    def _group(self, slot: Slot) -> int:
+        return zlib.crc32(encode_slots([slot])) % len(self.stores)
+
+    def _micro_batch(self, pairs: list[Pairs], clocks: Clocks) -> None:
+        self._batch += 1
+        runner = self._worker.runner
+        outputs: list[Output] = []
+        metrics = StepMetrics()
+        try:
+            for group, (backend, store) in enumerate(zip(self._worker.backends, self.stores, strict=True)):
+                state = backend.open(store)
+                elements = runner.elements(*pairs[group])
+                backend.prepare(elements.slots)
+                runner.run(state, elements, clocks, self._batch)
+                outputs.extend(runner.outputs())
+                commit = backend.commit(store)
+                metrics.add(runner.metrics)
+                metrics.add(commit.metrics())
+        except Exception:
+            for backend, store in zip(self._worker.backends, self.stores, strict=True):
+                backend.abandon()
+                store.rollback()
+            raise
+        for store in self.stores:
+            store.commit()
+        self.outputs.extend(outputs)
+        self.metrics.add(metrics)

@@ -1,0 +1,107 @@
+"""Run a function over a scripted stream."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from holdfast.engine.backends.heap import HeapBackend
+from holdfast.errors import InvalidStep
+from holdfast.model.dofn import DoFn
+from holdfast.model.side_inputs import SideInput
+from holdfast.model.step import MAIN_TAG, Step, build_step
+from holdfast.model.timestamps import Duration
+from holdfast.model.windows import WindowFn
+from holdfast.testing.memory_runtime import MemoryRuntime
+from holdfast.testing.results import Results
+from holdfast.testing.stream import AddElements, TestStream
+
+__all__ = ["run"]
+
+_BACKENDS = {"heap": HeapBackend}
+
+
+def run(
+    fn: DoFn,
+    stream: TestStream,
+    *,
+    windowing: WindowFn | None = None,
+    allowed_lateness: Duration | int | float | str = 0,
+    output: Any = None,
+    outputs: Mapping[str, Any] | Iterable[str] | None = None,
+    name: str | None = None,
+    key_groups: int = 1,
+    backend: str = "heap",
+    side_inputs: Mapping[str, SideInput] | Sequence[SideInput] = (),
+    requires_time_sorted_input: bool = False,
+    on_error: str = "fail",
+    runtime: str = "memory",
+) -> Results:
+    """Runs a DoFn over the script and gives its outputs, final state and counters.
+
+    Takes what `par_do` takes, so that a test says what the job says. In memory `output` is not looked at: values come
+    out as they were given. `outputs` declares tags (besides the main one); if it is left out, any tag may be used.
+    Late elements come out under the tag `late` if that is declared, otherwise they are only counted.
+    """
+    problems = [*_option_problems(backend, key_groups, runtime), *_unkeyed(stream)]
+    tags = None if outputs is None else [tag for tag in outputs if tag != MAIN_TAG]
+
+    options: dict[str, Any] = {
+        "name": name,
+        "windowing": windowing,
+        "allowed_lateness": allowed_lateness,
+        "side_inputs": side_inputs,
+        "on_error": on_error,
+        "requires_time_sorted_input": requires_time_sorted_input,
+        "outputs": tags,
+    }
+
+    def make_step(problems: Iterable[str] = ()) -> Step:
+        return build_step(_copied(fn), **options, input_problems=problems)
+
+    step = make_step(problems)
+    played: Any
+    if runtime == "memory":
+        played = MemoryRuntime(make_step, key_groups, _BACKENDS[backend])
+    else:
+        from holdfast.testing.spark_runtime import SparkRuntime
+
+        played = SparkRuntime(make_step, options, key_groups)
+    try:
+        for event in stream.events:
+            played.play(event)
+    finally:
+        played.finish()
+    return Results(step, played.outputs, played.metrics, played.load)
+
+
+def _copied(fn: DoFn) -> DoFn:
+    """A function of the worker's own, as one that was sent to it would be."""
+    try:
+        return copy.deepcopy(fn)
+    except Exception as error:
+        problem = f"The function cannot be sent to a worker: {error}. Make what cannot be copied in setup()."
+        raise InvalidStep(type(fn).__name__, [problem]) from error
+
+
+def _option_problems(backend: str, key_groups: int, runtime: str) -> Iterator[str]:
+    if runtime not in ("memory", "spark"):
+        yield f"runtime is {runtime!r}; it can be 'memory' or 'spark'."
+    if backend not in _BACKENDS:
+        yield f"backend is {backend!r}; it can be {', '.join(map(repr, _BACKENDS))}."
+    if not isinstance(key_groups, int) or key_groups < 1:
+        yield f"key_groups is {key_groups!r}; it must be a whole number of at least 1."
+
+
+def _unkeyed(stream: Any) -> Iterator[str]:
+    if not isinstance(stream, TestStream):
+        raise InvalidStep("run", [f"The second argument is {stream!r}; it must be a TestStream."])
+    for event in stream.events:
+        for element, _ in event.elements if isinstance(event, AddElements) else ():
+            if not isinstance(element, (tuple, list)) or len(element) != 2:
+                yield (
+                    f"The input is not keyed: {element!r} is not a (key, value) pair. A stateful step keeps its state "
+                    "by key, so every element must be such a pair."
+                )
+                return

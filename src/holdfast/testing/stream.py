@@ -1,0 +1,121 @@
+"""TestStream: a scripted stream. What happens in it, faults included, is an item of the script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.errors import TimeError
+from holdfast.model.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
+from holdfast.model.windowed_values import TimestampedValue
+
+__all__ = ["AddElements", "AdvanceProcessingTime", "AdvanceWatermark", "Crash", "TestStream"]
+
+
+@dataclass(frozen=True)
+class AddElements:
+    """One bundle of elements with their event times."""
+
+    elements: tuple[tuple[Any, Timestamp], ...]
+
+
+@dataclass(frozen=True)
+class AdvanceWatermark:
+    """The watermark moves to a time; to MAX_TIMESTAMP: the input has ended."""
+
+    to: Timestamp
+
+    @property
+    def is_final(self) -> bool:
+        return self.to == MAX_TIMESTAMP
+
+
+@dataclass(frozen=True)
+class AdvanceProcessingTime:
+    """The clock of processing time moves on."""
+
+    by: Duration
+
+
+@dataclass(frozen=True)
+class Crash:
+    """All memory is lost; what was committed comes back."""
+
+
+Event = AddElements | AdvanceWatermark | AdvanceProcessingTime | Crash
+
+
+class TestStream:
+    """A script of a stream, built by chained calls; each call returns the stream.
+
+    The watermark begins before all time, processing time at 0. Nothing is implied at the end of the script: only
+    `advance_watermark_to_infinity` ends the input.
+    """
+
+    __test__ = False  # not a test class, whatever its name says to pytest
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._watermark = MIN_TIMESTAMP
+
+    def add_elements(self, elements: Iterable[Any], event_timestamp: Timestamp | int | float | None = None) -> TestStream:
+        """Adds one bundle. An element may be a TimestampedValue; without a time it has `event_timestamp`, else the
+        time of the watermark, or 0 before the watermark first moved."""
+        self._check_open()
+        default = self._default_time() if event_timestamp is None else Timestamp.of(event_timestamp)
+        timed = []
+        for element in elements:
+            if isinstance(element, TimestampedValue):
+                timed.append((element.value, Timestamp.of(element.timestamp)))
+            else:
+                timed.append((element, default))
+        self.events.append(AddElements(tuple(timed)))
+        return self
+
+    def advance_watermark_to(self, timestamp: Timestamp | int | float) -> TestStream:
+        """Moves the watermark; it must not go back."""
+        self._check_open()
+        to = Timestamp.of(timestamp)
+        if to < self._watermark:
+            raise TimeError(
+                f"The watermark cannot go back: it is at {self._watermark!r} and would move to {to!r}.",
+                todo="put the steps of the script in order of the watermark",
+            )
+        self._watermark = to
+        self.events.append(AdvanceWatermark(to))
+        return self
+
+    def advance_watermark_to_infinity(self) -> TestStream:
+        """Ends the input: every timer of both domains fires, every window expires."""
+        return self.advance_watermark_to(MAX_TIMESTAMP)
+
+    def advance_processing_time(self, seconds: Duration | int | float | str) -> TestStream:
+        """Moves the clock of processing time on by so many seconds."""
+        self._check_open()
+        by = Duration.of(seconds)
+        if by < Duration(0):
+            raise TimeError(
+                f"Processing time cannot go back: it would move by {by!r}.",
+                todo="advance it by zero or more seconds",
+            )
+        self.events.append(AdvanceProcessingTime(by))
+        return self
+
+    def crash(self) -> TestStream:
+        """Loses all memory; the next step comes back from the committed log."""
+        self.events.append(Crash())
+        return self
+
+    def _default_time(self) -> Timestamp:
+        return Timestamp(0) if self._watermark == MIN_TIMESTAMP else self._watermark
+
+    def _check_open(self) -> None:
+        if self._watermark == MAX_TIMESTAMP:
+            raise TimeError(
+                "The input has ended: nothing can come after advance_watermark_to_infinity().",
+                todo="make it the last step of the script; only crash() may follow it",
+            )
+
+    def __repr__(self) -> str:
+        return f"TestStream({len(self.events)} events)"

@@ -1,0 +1,5 @@
+"""Beam's door to TestStream."""
+
+from holdfast.testing.stream import TestStream
+
+__all__ = ["TestStream"]

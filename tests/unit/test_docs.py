@@ -1,0 +1,81 @@
+"""The documentation: its examples run, its links lead somewhere, and it leaves nothing out."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import holdfast as hf
+from holdfast import errors
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src" / "holdfast"
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("docs/**/*.md")])
+WITH_EXAMPLES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+NOT_RUN = "<!-- not run -->"
+
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path) -> list[str]:
+    """The examples of a page, each with blank lines before it, so that a traceback names the page's own line."""
+    text = read(page)
+    found = []
+    for match in _BLOCK.finditer(text):
+        before = text[: match.start()]
+        if not before.rstrip().endswith(NOT_RUN):
+            found.append("\n" * (before.count("\n") + 1) + match[1])
+    return found
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
+def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Classes look for their module by name, so the page is one while its examples run.
+    module = types.ModuleType(f"docs_page_{page.stem.replace('-', '_')}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for block in blocks(page):
+        exec(compile(block, name_of(page), "exec"), module.__dict__)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = [target for target in _LINK.findall(read(page)) if not target.startswith(("http", "#"))]
+    missing = [target for target in targets if not (page.parent / target.partition("#")[0]).exists()]
+    assert missing == []
+
+
+def test_architecture_mentions_every_module() -> None:
+    """By its path, a package with a slash at its end. What is not described module by module is written `package/*`."""
+    text = read(ROOT / "ARCHITECTURE.md")
+    paths = [source.relative_to(SOURCES) for source in sorted(SOURCES.rglob("*.py"))]
+    missing = [path for path in paths if not any(f"`{name}`" in text for name in names_of(path))]
+    assert missing == []
+
+
+def names_of(path: Path) -> list[str]:
+    own = f"{path.parent.as_posix()}/" if path.name == "__init__.py" and path.parent.name else path.as_posix()
+    return [own, *(f"{package.as_posix()}/*" for package in path.parents if package.name)]
+
+
+@pytest.mark.parametrize("error", errors.__all__)
+def test_errors_page_has_every_error(error: str) -> None:
+    assert f"`{error}`" in read(ROOT / "docs" / "errors.md")
+
+
+def test_state_page_has_every_coder_and_spec() -> None:
+    text = read(ROOT / "docs" / "state.md")
+    names = [name for name in hf.__all__ if name.endswith(("Coder", "StateSpec")) and name not in ("Coder", "StateSpec")]
+    assert [name for name in names if name not in text] == []
