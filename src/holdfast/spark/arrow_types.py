@@ -1,0 +1,109 @@
+"""Spark's types as Arrow types, and Arrow columns as Python values.
+
+Python values are what a PySpark user expects, with three choices where that is ambiguous: a timestamp is an aware
+datetime in UTC (a timestamp without time zone is a naive one), a struct is a named tuple, a map is a dict.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as spark_types
+
+from holdfast.errors import InvalidStep
+
+__all__ = ["arrow_schema", "arrow_type", "row_class", "to_python"]
+
+_SIMPLE: dict[type[spark_types.DataType], pa.DataType] = {
+    spark_types.StringType: pa.string(),
+    spark_types.VarcharType: pa.string(),
+    spark_types.CharType: pa.string(),
+    spark_types.ByteType: pa.int8(),
+    spark_types.ShortType: pa.int16(),
+    spark_types.IntegerType: pa.int32(),
+    spark_types.LongType: pa.int64(),
+    spark_types.FloatType: pa.float32(),
+    spark_types.DoubleType: pa.float64(),
+    spark_types.BooleanType: pa.bool_(),
+    spark_types.BinaryType: pa.binary(),
+    spark_types.DateType: pa.date32(),
+    spark_types.TimestampType: pa.timestamp("us", tz="UTC"),
+    spark_types.TimestampNTZType: pa.timestamp("us"),
+    spark_types.DayTimeIntervalType: pa.duration("us"),
+    spark_types.NullType: pa.null(),
+}
+
+
+def arrow_schema(schema: spark_types.StructType) -> pa.Schema:
+    """The Arrow schema of a Spark schema."""
+    return pa.schema([_field(field) for field in schema.fields])
+
+
+def _field(field: spark_types.StructField) -> pa.Field:
+    return pa.field(field.name, arrow_type(field.dataType), nullable=field.nullable)
+
+
+def arrow_type(data_type: spark_types.DataType) -> pa.DataType:
+    """The Arrow type of a Spark type."""
+    if isinstance(data_type, spark_types.DecimalType):
+        return pa.decimal128(data_type.precision, data_type.scale)
+    if isinstance(data_type, spark_types.ArrayType):
+        return pa.list_(arrow_type(data_type.elementType))
+    if isinstance(data_type, spark_types.MapType):
+        return pa.map_(arrow_type(data_type.keyType), arrow_type(data_type.valueType))
+    if isinstance(data_type, spark_types.StructType):
+        return pa.struct([_field(field) for field in data_type.fields])
+    for spark_type, arrow in _SIMPLE.items():
+        if isinstance(data_type, spark_type):
+            return arrow
+    raise InvalidStep(
+        "schema", [f"A column of the type {data_type.simpleString()} cannot go through a step; cast it first."]
+    )
+
+
+@lru_cache(maxsize=256)
+def row_class(names: tuple[str, ...]) -> Any:
+    """The named tuple of a row with these fields. Names that Python does not take are numbered, as `_2`."""
+    return namedtuple("Row", names, rename=True)
+
+
+def to_python(column: pa.Array) -> list[Any]:
+    """The values of a column as a list."""
+    if pa.types.is_timestamp(column.type) and column.type.tz not in (None, "UTC"):
+        column = column.cast(pa.timestamp("us", tz="UTC"))
+    values: list[Any] = column.to_pylist()
+    convert = _converter(column.type)
+    if convert is None:
+        return values
+    return [None if value is None else convert(value) for value in values]
+
+
+def _converter(data_type: pa.DataType) -> Callable[[Any], Any] | None:
+    """What turns the value that Arrow gives into the one that we give, or None if they are the same."""
+    if pa.types.is_struct(data_type):
+        fields = [data_type.field(index) for index in range(data_type.num_fields)]
+        make = row_class(tuple(field.name for field in fields))._make
+        converts = [(field.name, _nullable(_converter(field.type))) for field in fields]
+        return lambda value: make(convert(value[name]) for name, convert in converts)
+    if pa.types.is_map(data_type):
+        key, item = _nullable(_converter(data_type.key_type)), _nullable(_converter(data_type.item_type))
+        return lambda value: {key(k): item(v) for k, v in value}
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        convert = _converter(data_type.value_type)
+        if convert is not None:
+            return lambda value: [None if v is None else convert(v) for v in value]
+    if pa.types.is_timestamp(data_type) and data_type.tz not in (None, "UTC"):
+        from datetime import timezone
+
+        return lambda value: value.astimezone(timezone.utc)
+    return None
+
+
+def _nullable(convert: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    if convert is None:
+        return lambda value: value
+    return lambda value: None if value is None else convert(value)

@@ -1,0 +1,156 @@
+"""Keyed streams: a DataFrame whose rows are elements, and the steps that can be put on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType, FloatType, StructField, StructType, TimestampNTZType, TimestampType
+
+from holdfast.errors import InvalidStep
+from holdfast.model.dofn import DoFn
+from holdfast.model.side_inputs import SideInput
+from holdfast.model.timestamps import Duration
+from holdfast.model.windows import WindowFn
+
+__all__ = ["KeyedStream", "keyed"]
+
+
+def keyed(
+    df: DataFrame,
+    key: str | Sequence[str],
+    value: str | Sequence[str] | None = None,
+    timestamp: str | None = None,
+    watermark: str | Duration | int | float | None = None,
+) -> KeyedStream:
+    """Says which columns of a DataFrame, streaming or batch, are an element's key, value and event time.
+
+    Several key columns make the key a tuple. One value column gives the bare value; several, or none named (then all
+    that are neither key nor timestamp), give a named row. `watermark` is how far event time may be out of order.
+    """
+    keys = [key] if isinstance(key, str) else list(key)
+    values = [value] if isinstance(value, str) else None if value is None else list(value)
+    named = not isinstance(value, str)
+    columns = {field.name: field for field in df.schema.fields}
+    problems = _column_problems(columns, keys, values, timestamp)
+    if watermark is not None and timestamp is None:
+        problems.append("A watermark is given, but no timestamp column for it; add timestamp='...'.")
+    delay = None
+    if watermark is not None:
+        delay = Duration.of(watermark)
+    if problems:
+        raise InvalidStep("keyed", problems)
+    if values is None:
+        values = [name for name in columns if name not in keys and name != timestamp]
+    return KeyedStream(df, tuple(keys), tuple(values), named, timestamp, delay)
+
+
+def _column_problems(
+    columns: Mapping[str, StructField], keys: list[str], values: list[str] | None, timestamp: str | None
+) -> list[str]:
+    problems = []
+    if not keys:
+        problems.append("A stateful step keeps its state by key, and no key column is given: key='...'.")
+    for what, names in (("key", keys), ("value", values or []), ("timestamp", [timestamp] if timestamp else [])):
+        for name in names:
+            if name not in columns:
+                problems.append(f"There is no column {name!r} for the {what}; there are {', '.join(columns)}.")
+    for name in keys:
+        kind = columns[name].dataType.typeName() if name in columns else ""
+        if kind in ("void", "map", "variant"):
+            problems.append(f"The key column {name!r} is of the type {kind}, which cannot be a key.")
+    if (
+        timestamp is not None
+        and timestamp in columns
+        and not isinstance(columns[timestamp].dataType, (TimestampType, TimestampNTZType))
+    ):
+        kind = columns[timestamp].dataType.simpleString()
+        problems.append(f"The timestamp column {timestamp!r} is of the type {kind}; cast it to a timestamp.")
+    return problems
+
+
+@dataclass(frozen=True)
+class KeyedStream:
+    """A DataFrame with a key. Made by `keyed`; immutable: each method gives a new object."""
+
+    df: DataFrame
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    named: bool
+    timestamp: str | None
+    watermark: Duration | None
+    window_fn: WindowFn | None = None
+    allowed_lateness: Duration | int | float | str = 0
+
+    def window_into(self, window_fn: WindowFn, *, allowed_lateness: Duration | int | float | str = 0) -> KeyedStream:
+        """Puts the elements into windows: state is kept for each key and window."""
+        return replace(self, window_fn=window_fn, allowed_lateness=allowed_lateness)
+
+    def par_do(
+        self,
+        fn: DoFn,
+        output: Any = None,
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        key_groups: int = 32,
+        backend: str = "heap",
+        side_inputs: Mapping[str, SideInput] | Sequence[SideInput] = (),
+        requires_time_sorted_input: bool = False,
+        on_error: str = "fail",
+        memory_budget_bytes: int = 2 * 1024**3,
+    ) -> Any:
+        """Runs a function over the elements. Gives a DataFrame, or `Outputs` if there is more than the main output.
+
+        `output` is the schema of the main output, `outputs` those of the others by tag; the tags `late` and
+        `dead_letter` may have None, for a schema made of the element's own columns. `key_groups` is fixed for the
+        life of a checkpoint: it bounds how many tasks can share the work. `memory_budget_bytes` bounds what a worker
+        keeps of state between micro-batches; the rest is read again when it is needed.
+        """
+        from holdfast.spark.build import build_par_do
+
+        return build_par_do(
+            self,
+            fn,
+            output=output,
+            outputs=dict(outputs or {}),
+            name=name,
+            key_groups=key_groups,
+            backend=backend,
+            side_inputs=side_inputs,
+            requires_time_sorted_input=requires_time_sorted_input,
+            on_error=on_error,
+            memory_budget_bytes=memory_budget_bytes,
+        )
+
+    def prepared(self, key_groups: int) -> DataFrame:
+        """The columns that the pack stage takes: key group, event time, keys, values."""
+        df = self.df
+        if self.watermark is not None and self.timestamp is not None and df.isStreaming:
+            df = df.withWatermark(self.timestamp, f"{self.watermark.micros // 1000} milliseconds")
+        key_columns = [self._key_column(name) for name in self.keys]
+        group = F.pmod(F.xxhash64(*key_columns), F.lit(key_groups)).cast("int")
+        columns = [group.alias("group")]
+        if self.timestamp is not None:
+            columns.append(F.unix_micros(F.col(_quoted(self.timestamp)).cast("timestamp")).alias("time"))
+        columns += [column.alias(f"k{i}") for i, column in enumerate(key_columns)]
+        columns += [F.col(_quoted(name)).alias(f"v{i}") for i, name in enumerate(self.values)]
+        return df.select(*columns)
+
+    def _key_column(self, name: str) -> Any:
+        column = F.col(_quoted(name))
+        if isinstance(self.df.schema[name].dataType, (FloatType, DoubleType)):
+            # 0.0 and -0.0 are one key.
+            return column + F.lit(0.0).cast(self.df.schema[name].dataType)
+        return column
+
+    def fields(self, names: Sequence[str]) -> StructType:
+        """The schema of some of the columns."""
+        return StructType([self.df.schema[name] for name in names])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

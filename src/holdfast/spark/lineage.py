@@ -1,0 +1,43 @@
+"""Lineage: which steps stand above a DataFrame, found in the text of its plan.
+
+A DataFrame forgets where it came from as soon as it is transformed, but its plan does not: the pack stage of a step is a
+function whose name contains the step's number. Only the public `explain` is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import re
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+__all__ = ["plan_text", "register", "steps_above"]
+
+_MARK = re.compile(r"holdfast_step_(\d+)")
+_numbers = itertools.count(1)
+_plans: dict[int, Any] = {}
+
+
+def register(plan: Any) -> str:
+    """Remembers the plan of a step, and gives the name by which it is found again."""
+    number = next(_numbers)
+    _plans[number] = plan
+    return f"holdfast_step_{number}"
+
+
+def plan_text(frame: DataFrame) -> str:
+    """The logical plan of a DataFrame, as text."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        frame.explain(mode="extended")
+    logical, _, _ = text.getvalue().partition("== Optimized Logical Plan ==")
+    return logical
+
+
+def steps_above(frame: DataFrame) -> list[Any]:
+    """The plans of the steps that a DataFrame depends on."""
+    numbers = dict.fromkeys(int(number) for number in _MARK.findall(plan_text(frame)))
+    return [_plans[number] for number in numbers if number in _plans]

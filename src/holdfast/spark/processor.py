@@ -1,0 +1,174 @@
+"""The processor: what Spark's stateful operator calls, once for each key group and micro-batch.
+
+It opens the key group's state, runs one bundle, commits what changed to the state store, and asks to be woken when
+something is next due. All its outputs leave as (tag, payload) rows.
+
+Time. With event time alone the operator runs in EventTime mode, and the wake-up is the earliest event timer or window
+end. As soon as processing time matters it runs in ProcessingTime mode, where Spark wakes by that clock only; then a key
+group that waits for the watermark is woken in every micro-batch. Either way it is one Spark timer a key group.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from holdfast.engine.runner import Clocks
+from holdfast.engine.state import KeyGroupState
+from holdfast.errors import HoldfastError
+from holdfast.model.timers import TimeDomain
+from holdfast.model.timestamps import MIN_TIMESTAMP
+from holdfast.spark.manifest import check_manifest, manifest_bytes
+from holdfast.spark.plan import StepPlan
+from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
+from holdfast.spark.transport import carried
+from holdfast.spark.worker import WORKER
+
+__all__ = ["OUTPUT_SCHEMA", "KeyGroupProcessor"]
+
+Packed = tuple[int, int, bytes | None]
+"""Source, part and payload of a packed row."""
+
+OUTPUT_SCHEMA = "tag string, payload binary"
+
+_OutputRow = Row("tag", "payload")
+# Beside the log of the backend, whose names begin otherwise.
+_WAKE = "~wake"
+_MANIFEST = "~manifest"
+_CLOCK = "~clock"
+_TIME = struct.Struct(">q")
+
+
+class KeyGroupProcessor(StatefulProcessor):
+    """One object a task; what should outlive a task is in the worker."""
+
+    def __init__(self, plan: StepPlan, metrics: Any) -> None:
+        self._plan = plan
+        self._metrics = metrics
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        # One variable for everything: each costs the JVM some tens of milliseconds in every task.
+        self._blobs = SparkStore(handle.getMapState("blobs", BLOB_KEY, BLOB_VALUE))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        packed = [(row.source, row.part, row.payload) for row in rows]
+        return self._bundle(int(key[0]), packed, timerValues)
+
+    def handleExpiredTimer(
+        self,
+        key: Any,
+        timerValues: Any,
+        expiredTimerInfo: Any,
+    ) -> Iterator[Row]:
+        return self._bundle(int(key[0]), [], timerValues)
+
+    def close(self) -> None:
+        """Nothing to release: what a worker keeps, it keeps for the next task."""
+
+    def _bundle(self, label: int, packed: list[Packed], times: Any) -> Iterator[Row]:
+        with carried():
+            rows = self._run(label, packed, times)
+        for tag, payload in rows:
+            yield _OutputRow(tag, payload)
+
+    def _run(self, label: int, packed: list[Packed], times: Any) -> list[tuple[str, bytes]]:
+        query, batch = _whereabouts()
+        if self._plan.script is not None:
+            query += self._plan.script.scope()
+        loaded = WORKER.step(self._plan, query)
+        backend, is_new = WORKER.group(query, loaded, label)
+        try:
+            if is_new:
+                self._check_manifest()
+            state = backend.open(self._blobs)
+            clocks = self._clocks(times)
+            elements = loaded.runner.elements(*loaded.pairs(packed, clocks.now))
+            backend.prepare(elements.slots)
+            loaded.runner.run(state, elements, clocks, batch)
+            rows = loaded.payloads()
+            commit = backend.commit(self._blobs)
+            self._wake_up(state, times)
+        except BaseException as error:
+            WORKER.forget(query, loaded, label)
+            if isinstance(error, HoldfastError):
+                error.within(step=self._plan.name, micro_batch=batch)
+            raise
+        WORKER.used(query, loaded, label)
+        metrics = loaded.runner.metrics
+        metrics.add(commit.metrics())
+        self._metrics.add(metrics)
+        return rows
+
+    def _check_manifest(self) -> None:
+        stored = self._blobs.get(_MANIFEST)
+        if stored is None:
+            self._blobs.put(_MANIFEST, manifest_bytes(self._plan.manifest))
+        else:
+            check_manifest(stored, self._plan.manifest)
+
+    def _clocks(self, times: Any) -> Clocks:
+        """The clocks of this micro-batch. Spark's watermark is 0 as long as there is none."""
+        watermark = times.getCurrentWatermarkInMs() * 1000 or MIN_TIMESTAMP.micros
+        late = watermark
+        if self._plan.chained:
+            # What another step gave in this micro-batch was on time there, although the watermark may have passed it.
+            seen = self._blobs.get(_CLOCK)
+            late = MIN_TIMESTAMP.micros if seen is None else _TIME.unpack(seen)[0]
+            if late != watermark:
+                self._blobs.put(_CLOCK, _TIME.pack(watermark))
+        script = self._plan.script
+        if script is not None:
+            return Clocks(late, watermark, script.now_micros(), script.is_final())
+        return Clocks(late, watermark, _now_micros(times))
+
+    def _wake_up(self, state: KeyGroupState, times: Any) -> None:
+        """Sees to it that one Spark timer is set for when something is next due, and none if nothing is."""
+        if not (self._plan.uses_event_time or self._plan.uses_processing_time):
+            return
+        wanted = self._next_wake(state, times)
+        stored = self._blobs.get(_WAKE)
+        present = None if stored is None else _TIME.unpack(stored)[0]
+        if wanted == present:
+            return
+        if present is not None:
+            self._handle.deleteTimer(present)
+        if wanted is None:
+            self._blobs.remove(_WAKE)
+        else:
+            self._handle.registerTimer(wanted)
+            self._blobs.put(_WAKE, _TIME.pack(wanted))
+
+    def _next_wake(self, state: KeyGroupState, times: Any) -> int | None:
+        """In milliseconds, rounded up: at a time that Spark's clock can show, everything until then is due."""
+        event = [state.indexes[TimeDomain.WATERMARK].next_time, state.next_expiry()]
+        due = [time for time in event if time is not None]
+        if not self._plan.uses_processing_time:
+            return -(-min(due) // 1000) if due else None
+        real = state.indexes[TimeDomain.REAL_TIME].next_time
+        soonest = [] if real is None else [-(-real // 1000)]
+        if due or (soonest and self._plan.script is not None):
+            soonest.append(_now_micros(times) // 1000 + 1)
+        return min(soonest) if soonest else None
+
+
+def _now_micros(times: Any) -> int:
+    """The micro-batch's own time, which a replay sees again. Without a time mode Spark gives none."""
+    milliseconds: int = times.getCurrentProcessingTimeInMs()
+    return milliseconds * 1000 if milliseconds >= 0 else time.time_ns() // 1000
+
+
+def _whereabouts() -> tuple[str, int]:
+    """The query and the micro-batch that this task belongs to."""
+    context = TaskContext.get()
+    if context is None:
+        return "", -1
+    query = context.getLocalProperty("sql.streaming.queryId") or ""
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    return query, -1 if batch is None else int(batch)

@@ -1,0 +1,185 @@
+"""Rows: from Arrow columns to the elements of a bundle, and from outputs back to Arrow columns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.errors import InputError, OutputError
+from holdfast.model.coders import Coder, default_coder
+from holdfast.model.timestamps import Timestamp
+from holdfast.spark.arrow_types import row_class, to_python
+
+__all__ = ["ElementReader", "OutputWriter", "RowValueCoder"]
+
+
+class RowValueCoder(Coder):
+    """Encodes the named rows that a step of several value columns sees; used where elements are held back."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+
+    @property
+    def identifier(self) -> str:
+        return "row"
+
+    def describe(self) -> dict[str, Any]:
+        return {"id": self.identifier, "version": self.version, "fields": list(self._names)}
+
+    def encode(self, value: Any) -> bytes:
+        return default_coder().encode(tuple(value))
+
+    def decode(self, data: bytes) -> Any:
+        return row_class(self._names)._make(default_coder().decode(data))
+
+
+class ElementReader:
+    """Reads the elements of a payload.
+
+    Its columns are: the event time in microseconds (if `timed`), the key's columns, the value's columns. One key
+    column gives the bare key, several a tuple; one value column gives the bare value, unless `named` says that
+    the value is a named row.
+    """
+
+    def __init__(self, *, timed: bool, keys: int, value_names: tuple[str, ...], named: bool) -> None:
+        self._timed = timed
+        self._keys = keys
+        self._names = value_names
+        self._named = named
+
+    @property
+    def value_coder(self) -> Coder:
+        return RowValueCoder(self._names) if self._named else default_coder()
+
+    def flat(self, key: Any, value: Any) -> tuple[Any, ...]:
+        """An element as the row it came from; a value that is None, as of a timer's call, is nulls."""
+        keys = (key,) if self._keys == 1 else tuple(key)
+        if value is None and self._named:
+            return (*keys, *(None for _ in self._names))
+        return (*keys, *value) if self._named else (*keys, value)
+
+    def read(self, batch: pa.RecordBatch, default_time: int) -> tuple[list[tuple[Any, Any]], list[int]]:
+        """The (key, value) pairs of a batch, and their times."""
+        columns = batch.columns
+        times = [default_time] * batch.num_rows
+        if self._timed:
+            if columns[0].null_count:
+                raise InputError(
+                    "An element has no event time: its timestamp is null.",
+                    todo="filter such rows out, or give them a time, before hf.keyed",
+                )
+            times = columns[0].to_pylist()
+            columns = columns[1:]
+        keys = [to_python(column) for column in columns[: self._keys]]
+        values = [to_python(column) for column in columns[self._keys :]]
+        key = keys[0] if len(keys) == 1 else zip(*keys, strict=True)
+        if self._named:
+            make = row_class(self._names)._make
+            rows = zip(*values, strict=True) if values else [()] * batch.num_rows
+            return list(zip(key, map(make, rows), strict=True)), times
+        return list(zip(key, values[0], strict=True)), times
+
+
+class OutputWriter:
+    """Turns the outputs of one tag into a record batch of its schema; says which output does not fit, and why."""
+
+    def __init__(self, schema: pa.Schema, step: str, tag: str) -> None:
+        self._schema = schema
+        self._step = step
+        self._tag = tag
+        self._width = len(schema)
+
+    def write(self, items: Sequence[Any]) -> pa.RecordBatch:
+        """The batch with these outputs."""
+        rows = self._rows(items)
+        columns = [self._column(position, field, rows) for position, field in enumerate(self._schema)]
+        return pa.record_batch(columns, schema=self._schema)
+
+    def _rows(self, items: Sequence[Any]) -> Sequence[Any]:
+        """The outputs as tuples of the schema's width."""
+        types = set(map(type, items))
+        if types == {tuple} and set(map(len, items)) == {self._width}:
+            return items
+        return [self._row(item) for item in items]
+
+    def _row(self, item: Any) -> Sequence[Any]:
+        names = self._schema.names
+        if isinstance(item, dict):
+            unknown = sorted(set(map(str, item)) - set(names))
+            if unknown:
+                raise self._misfit(item, f"it has {', '.join(unknown)}, which the schema does not")
+            return [item.get(name) for name in names]
+        if dataclasses.is_dataclass(item) and not isinstance(item, type):
+            return self._by_attribute(item)
+        if isinstance(item, (tuple, list)):
+            if len(item) != self._width:
+                raise self._misfit(item, f"it has {len(item)} values, and the schema has {self._width} columns")
+            return item
+        if self._width == 1:
+            return (item,)
+        raise self._misfit(item, f"it is a {type(item).__name__}; give a tuple, a dict, a dataclass or a named tuple")
+
+    def _by_attribute(self, item: Any) -> Sequence[Any]:
+        try:
+            values = attrgetter(*self._schema.names)(item)
+        except AttributeError as error:
+            raise self._misfit(item, str(error)) from None
+        return (values,) if self._width == 1 else values
+
+    def _column(self, position: int, field: pa.Field, rows: Sequence[Any]) -> pa.Array:
+        values = list(map(itemgetter(position), rows))
+        try:
+            column = _array(values, field.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            self._blame(position, field, rows)
+            raise self._misfit(rows[0], f"the column {field.name!r}: {error}") from None
+        if column.null_count and not field.nullable:
+            row = next(row for row in rows if row[position] is None)
+            raise self._misfit(row, f"the column {field.name!r} is None, and it must not be null")
+        return column
+
+    def _blame(self, position: int, field: pa.Field, rows: Sequence[Any]) -> None:
+        for row in rows:
+            try:
+                _array([row[position]], field.type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                reason = str(error).splitlines()[0]
+                raise self._misfit(
+                    row, f"the column {field.name!r} is {field.type}, and {row[position]!r:.100} is not: {reason}"
+                ) from None
+
+    def _misfit(self, item: Any, why: str) -> OutputError:
+        columns = ", ".join(f"{field.name} {field.type}" for field in self._schema)
+        return OutputError(
+            f"An output of the step {self._step!r} does not fit its schema: {why}.",
+            detail=f"The output is {item!r:.300}\nThe schema is {columns}",
+            todo="change what the function yields, or the schema given as output=",
+            context={"step": self._step, "output": self._tag},
+        )
+
+
+_EXACT: dict[str, tuple[type, ...]] = {"string": (str,), "binary": (bytes, bytearray, memoryview), "bool": (bool,)}
+
+
+def _array(values: list[Any], data_type: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(data_type):
+        values = [_as_micros(value) if isinstance(value, Timestamp) else value for value in values]
+    elif pa.types.is_string(data_type) or pa.types.is_binary(data_type) or pa.types.is_boolean(data_type):
+        _check_exact(values, data_type)
+    return pa.array(values, type=data_type)
+
+
+def _as_micros(value: Timestamp) -> int:
+    return value.micros
+
+
+def _check_exact(values: list[Any], data_type: pa.DataType) -> None:
+    """Refuses what Arrow would quietly turn into something else, such as bytes into a string."""
+    allowed = _EXACT[str(data_type)]
+    for found in set(map(type, values)) - {type(None)}:
+        if not issubclass(found, allowed):
+            raise TypeError(f"it is a {found.__name__}")

@@ -1,0 +1,112 @@
+"""Spark's settings for Holdfast, in one place, and a local session that has them.
+
+`SETTINGS` is what a job needs or is better for, with the reason of each; `session(config=...)` overrides any of them. A
+job on a session of one's own is checked for the ones without which it cannot work (`REQUIRED`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from holdfast.errors import HoldfastError
+
+__all__ = ["REQUIRED", "SETTINGS", "apply_settings", "session"]
+
+_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+REQUIRED: dict[str, str] = {
+    # transformWithState keeps its state in this provider only.
+    "spark.sql.streaming.stateStore.providerClass": _PROVIDER,
+}
+
+SETTINGS: dict[str, str] = {
+    **REQUIRED,
+    # A micro-batch uploads what changed, not whole files of the store.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Counting rows costs a read for each write.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # All stores of an executor share one bounded cache, however many partitions there are.
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+    # Larger Arrow batches: the pack stage splits each batch by key group, and small splits cost more than they hold.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # Times are times, wherever the driver stands.
+    "spark.sql.session.timeZone": "UTC",
+    # Workers keep key groups in memory between micro-batches.
+    "spark.python.worker.reuse": "true",
+    # How many micro-batches one can go back.
+    "spark.sql.streaming.minBatchesToRetain": "100",
+    # A stopped query's tasks end at once rather than run on.
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+
+_LOCAL: dict[str, str] = {
+    # Workers are forked with everything imported.
+    "spark.python.daemon.module": "holdfast.spark.daemon",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def session(name: str = "holdfast", *, cores: int | None = None, config: Mapping[str, Any] | None = None) -> SparkSession:
+    """A local session with all settings: `cores` of this machine, as many shuffle partitions, nothing on the network.
+
+    A session that is already running is given the settings that can still be set.
+    """
+    _check_java()
+    cores = cores or os.cpu_count() or 1
+    # Workers must run the Python that has Holdfast installed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _share_import_path()
+    settings = {**SETTINGS, **_LOCAL, "spark.sql.shuffle.partitions": str(cores)}
+    settings |= {option: str(value) for option, value in (config or {}).items()}
+    builder = SparkSession.builder.appName(name).master(settings.pop("spark.master", f"local[{cores}]"))
+    for option, value in settings.items():
+        builder = builder.config(option, value)
+    log4j = Path(__file__).with_name("log4j2.properties")
+    builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j.as_uri()}")
+    return builder.getOrCreate()
+
+
+def apply_settings(spark: SparkSession) -> None:
+    """Gives a session of the user's own the settings that it lacks and that can be set while it runs."""
+    for option, value in SETTINGS.items():
+        if option.startswith("spark.sql.") and spark.conf.get(option, None) in (None, _DEFAULTS.get(option)):
+            spark.conf.set(option, value)
+
+
+_DEFAULTS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+}
+
+
+def _share_import_path() -> None:
+    """Local workers find modules where the driver does, also those beside its script."""
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    missing = [str(Path(entry or ".").resolve()) for entry in sys.path if Path(entry or ".").is_dir()]
+    paths = dict.fromkeys(path for path in [*known, *missing] if path and "site-packages" not in path)
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if not path.startswith(sys.base_prefix))
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    if shutil.which(java) is None:
+        raise HoldfastError(
+            f"Spark cannot start: it needs Java 17 or newer, and {java!r} was not found.",
+            todo="install it, for example: sudo apt-get install openjdk-17-jre-headless",
+        )

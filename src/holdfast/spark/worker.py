@@ -1,0 +1,87 @@
+"""What a Python worker remembers between tasks: steps that are set up, and the key groups it has worked on.
+
+Invariants
+- A key group in here is a guess. Its backend checks it against the store at the start of every bundle.
+- The memory of all key groups together stays within the budget: the least recently used go first, never from the store.
+- Entries are kept apart by query, step and label, so that two queries in one process do not evict each other's work
+  by turns; that they cannot see each other's state is ensured by the backend's tokens alone.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from holdfast.engine.backends.heap import HeapBackend, HeapOptions
+from holdfast.spark.plan import Loaded, StepPlan
+
+__all__ = ["WORKER", "Worker"]
+
+_STEPS_MAX = 16
+_FREEZE_BYTES_MIN = 32 * 1024 * 1024
+_FREEZE_RATIO = 1.25
+
+
+class Worker:
+    """The memory of one worker process."""
+
+    def __init__(self) -> None:
+        self._steps: OrderedDict[Hashable, Loaded] = OrderedDict()
+        self._groups: OrderedDict[Hashable, HeapBackend] = OrderedDict()
+        self._sizes: dict[Hashable, int] = {}
+        self._frozen = _FREEZE_BYTES_MIN
+
+    def step(self, plan: StepPlan, query: str) -> Loaded:
+        """The step of a plan, set up once for a query."""
+        name = (query, plan.digest)
+        loaded = self._steps.get(name)
+        if loaded is None:
+            loaded = self._steps[name] = plan.load()
+            while len(self._steps) > _STEPS_MAX:
+                _, old = self._steps.popitem(last=False)
+                old.runner.teardown()
+        self._steps.move_to_end(name)
+        loaded.refresh(plan.side_inputs)
+        return loaded
+
+    def group(self, query: str, loaded: Loaded, label: int) -> tuple[HeapBackend, bool]:
+        """The backend of a key group, and whether it is new here."""
+        name = (query, loaded.plan.digest, label)
+        backend = self._groups.get(name)
+        if backend is not None:
+            self._groups.move_to_end(name)
+            return backend, False
+        # Groups with equal load would all write their snapshots in the same micro-batch; the label spreads them.
+        spread = (label * 2654435761 % 2**32) / 2**32
+        backend = HeapBackend(loaded.layout, HeapOptions(spread=spread))
+        self._groups[name] = backend
+        return backend, True
+
+    def used(self, query: str, loaded: Loaded, label: int) -> None:
+        """Notes the size of a key group after a bundle, and keeps the budget."""
+        name = (query, loaded.plan.digest, label)
+        self._sizes[name] = self._groups[name].memory_bytes
+        budget = loaded.plan.memory_budget_bytes
+        total = sum(self._sizes.values())
+        while total > budget and len(self._groups) > 1:
+            evicted, backend = self._groups.popitem(last=False)
+            backend.release()
+            total -= self._sizes.pop(evicted, 0)
+        if total > _FREEZE_RATIO * self._frozen:
+            # Spark's worker collects garbage after every task, and would walk through all of the state each time.
+            gc.freeze()
+            self._frozen = total
+
+    def forget(self, query: str, loaded: Loaded, label: int) -> None:
+        """Drops a key group whose bundle failed."""
+        name = (query, loaded.plan.digest, label)
+        self._groups.pop(name, None)
+        self._sizes.pop(name, None)
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(self._sizes.values())
+
+
+WORKER = Worker()
