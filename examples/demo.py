@@ -1,75 +1,133 @@
-"""Holdfast in ten seconds, in memory: payments with planted fraud through the velocity rule, with a crash half way."""
+"""Holdfast in a minute: payments with planted fraud stream through two rules on Spark, into an exactly-once sink.
+
+Half way the job is killed with `kill -9`, in front of your eyes, and started again. At the end the alerts are compared
+with what was planted, and with what the rules give when they are worked out by hand, without Holdfast and Spark.
+"""
 
 from __future__ import annotations
 
-import random
+import argparse
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
 import time
+from collections import defaultdict, deque
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
 
-from velocity import Velocity
+from payments import Payment, Planted, generate, write_files
+from travel import DISTANCE_KM_MIN, SPEED_KMH_MAX, distance_km
+from velocity import PAYMENTS_MAX, SPAN_SECONDS
 
-import holdfast as hf
-from holdfast.testing import Results, TestStream, run
-
-SEED = 7
-CARDS = 300
-MINUTES = 240
-
-
-def payments(seed: int) -> tuple[list[tuple[float, str, float]], set[str]]:
-    """(time, card, amount) in order of time, and the cards with planted fraud: six payments within a minute."""
-    draw = random.Random(seed)
-    honest = [
-        (draw.uniform(0, MINUTES * 60), f"card-{draw.randrange(CARDS):03d}", round(draw.uniform(3, 90), 2))
-        for _ in range(CARDS * 10)
-    ]
-    stolen = {f"card-{number:03d}" for number in draw.sample(range(CARDS), 8)}
-    fraud = []
-    for card in sorted(stolen):
-        begin = draw.uniform(600, MINUTES * 60 - 600)
-        fraud += [(begin + draw.uniform(0, 60), card, round(draw.uniform(200, 900), 2)) for _ in range(6)]
-    return sorted(honest + fraud), stolen
+FILES = 16
+Alert = tuple[str, str, str]
+"""Card, rule, time."""
 
 
-def script(stream: list[tuple[float, str, float]], crash_at: int | None) -> TestStream:
-    """A bundle a minute; the watermark follows ten seconds behind."""
-    test_stream = TestStream()
-    for minute in range(MINUTES):
-        bundle = [p for p in stream if minute * 60 <= p[0] < (minute + 1) * 60]
-        test_stream.add_elements([hf.TimestampedValue((card, amount), paid_at) for paid_at, card, amount in bundle])
-        test_stream.advance_watermark_to((minute + 1) * 60 - 10)
-        if minute == crash_at:
-            test_stream.crash()
-    return test_stream
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--payments", type=int, default=60_000)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "holdfast-demo")
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    payments, planted = generate(options.seed, cards=options.payments // 8, payments=options.payments, hours=12, fraud=12)
+    write_files(payments, folder / "input", FILES)
+    print(f"{len(payments):,} payments in {FILES} files (seed {options.seed}), fraud planted on {2 * 12} cards", flush=True)
+
+    start = time.monotonic()
+    killed_at = run_and_kill(folder)
+    print(f"\n*** kill -9 after {killed_at} of {FILES} micro-batches: driver, JVM and workers are gone ***")
+    print("*** started again on the same checkpoint ***\n", flush=True)
+    finished = start_job(folder).wait()
+    seconds = time.monotonic() - start
+    if finished != 0:
+        print(f"The job ended with {finished}.", file=sys.stderr)
+        return 1
+    return report(folder, payments, planted, seconds)
 
 
-def main() -> None:
-    stream, stolen = payments(SEED)
-    print(f"{len(stream):,} payments of {CARDS} cards in {MINUTES // 60} hours (seed {SEED}), {len(stolen)} cards stolen")
-    start = time.perf_counter()
-    out = run(Velocity(), script(stream, crash_at=MINUTES // 2))
-    seconds = time.perf_counter() - start
-    undisturbed = run(Velocity(), script(stream, crash_at=None))
-    show(out, stolen)
-    print(f"\nhalf way all memory was lost and came back from {out.metrics.delta_bytes:,} bytes of log:")
-    print(f"  same alerts as a run without the crash: {out.values == undisturbed.values}")
-    print(f"  {out.metrics.elements:,} payments, {out.metrics.timers_fired:,} timers in {seconds:.2f} s")
+def start_job(folder: Path) -> subprocess.Popen[bytes]:
+    """The job as a process group of its own, so that a kill takes its JVM and its workers along."""
+    job = Path(__file__).with_name("fraud_job.py")
+    paths = [str(folder / name) for name in ("input", "checkpoint", "alerts.db")]
+    return subprocess.Popen([sys.executable, str(job), *paths], start_new_session=True)
 
 
-def show(out: Results, stolen: set[str]) -> None:
-    print("\nalerts: five payments within three minutes")
-    for value, timestamp, _, _ in out:
-        card, count, total = value
-        clock = time.strftime("%H:%M:%S", time.gmtime(int(timestamp)))
-        print(f"  {clock}  {card}  {count} payments, {total:8.2f}  {'stolen' if card in stolen else 'FALSE ALARM'}")
-    found = {value[0] for value in out.values}
-    print(f"  precision {len(found & stolen)}/{len(found)}, recall {len(found & stolen)}/{len(stolen)}")
-    print(f"\nstate at the end: {len(out.keys())} of {CARDS} cards are remembered, the others have been quiet; one of them:")
-    for card in sorted(out.keys())[:1]:
-        for name, value in out.state(card).items():
-            print(f"  {card}  {name}: {[(str(at), paid) for at, paid in value]}")
-        for name, _, _, at in out.timers(card):
-            print(f"  {card}  timer {name!r} is set for {at}")
+def run_and_kill(folder: Path) -> int:
+    """Runs the job until half of its micro-batches are in the sink, and kills it in the middle of the next."""
+    process = start_job(folder)
+    while batches(folder) < FILES // 2:
+        if process.poll() is not None:
+            raise SystemExit(f"The job ended by itself, with {process.returncode}, before it could be killed.")
+        time.sleep(0.02)
+    time.sleep(0.15)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return batches(folder)
+
+
+def batches(folder: Path) -> int:
+    """How many micro-batches the sink has."""
+    database = folder / "alerts.db"
+    if not database.exists():
+        return 0
+    with closing(sqlite3.connect(database, timeout=60)) as connection:
+        try:
+            return int(connection.execute("SELECT count(*) FROM holdfast_batches").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0
+
+
+def report(folder: Path, payments: list[Payment], planted: Planted, seconds: float) -> int:
+    with closing(sqlite3.connect(folder / "alerts.db")) as connection:
+        rows = connection.execute("SELECT card, rule, at, what FROM alerts ORDER BY at, card").fetchall()
+    print("alerts:")
+    for card, rule, at, what in rows:
+        planted_here = card in (planted.velocity if rule == "velocity" else planted.travel)
+        print(f"  {at[11:19]}  {card}  {rule:<8}  {what:<40}  {'planted' if planted_here else 'not planted'}")
+    for rule, cards in (("velocity", planted.velocity), ("travel", planted.travel)):
+        found = {row[0] for row in rows if row[1] == rule}
+        precision = len(found & cards) / len(found) if found else 0.0
+        print(f"{rule}: precision {precision:.2f}, recall {len(found & cards) / len(cards):.2f}")
+    got = sorted((card, rule, at[:19]) for card, rule, at, _ in rows)
+    wanted = sorted(by_hand(payments))
+    lost, doubled = len(set(wanted) - set(got)), len(got) - len(set(got))
+    invented = len(set(got) - set(wanted))
+    print(f"against the rules worked out by hand: {lost} alerts lost, {doubled} doubled, {invented} invented")
+    print(f"{len(payments):,} payments in {seconds:.0f} s, two starts of Spark and one kill included")
+    print(f"checkpoint: {folder / 'checkpoint'}\nalerts:     {folder / 'alerts.db'}")
+    return 0 if got == wanted else 1
+
+
+def by_hand(payments: list[Payment]) -> list[Alert]:
+    """Both rules in plain Python."""
+    alerts: list[Alert] = []
+    recent: dict[str, deque[float]] = defaultdict(deque)
+    last: dict[str, tuple[float, Payment]] = {}
+    for payment in payments:
+        at = datetime.fromisoformat(payment.paid_at).timestamp()
+        times = recent[payment.card]
+        times.append(at)
+        while times[0] < at - SPAN_SECONDS:
+            times.popleft()
+        if len(times) == PAYMENTS_MAX:
+            alerts.append((payment.card, "velocity", payment.paid_at[:19]))
+        if payment.card in last:
+            before, place = last[payment.card]
+            kilometres = distance_km(place.lat, place.lon, payment.lat, payment.lon)
+            hours = max((at - before) / 3600, 1e-6)
+            if kilometres > DISTANCE_KM_MIN and kilometres / hours > SPEED_KMH_MAX:
+                alerts.append((payment.card, "travel", payment.paid_at[:19]))
+        last[payment.card] = (at, payment)
+    return alerts
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

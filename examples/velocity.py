@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import holdfast as hf
 
@@ -18,16 +19,18 @@ class Velocity(hf.DoFn):
 
     def process(
         self,
-        element: tuple[str, float],
+        element: Any,
         paid_at: hf.Timestamp = hf.DoFn.TimestampParam,
         recent: hf.OrderedListState[float] = hf.DoFn.StateParam(RECENT),
         quiet: hf.Timer = hf.DoFn.TimerParam(QUIET),
-    ) -> Iterator[tuple[str, int, float]]:
-        card, amount = element
-        recent.add((paid_at, amount))
+    ) -> Iterator[tuple[str, str, hf.Timestamp, str]]:
+        card, payment = element
+        recent.add((paid_at, payment.amount))
+        recent.clear_range(hf.MIN_TIMESTAMP, paid_at - SPAN_SECONDS)
         within = recent.read_range(paid_at - SPAN_SECONDS, paid_at.successor())
         if len(within) == PAYMENTS_MAX:
-            yield card, len(within), sum(paid for _, paid in within)
+            total = sum(amount for _, amount in within)
+            yield card, "velocity", paid_at, f"{len(within)} payments, {total:.2f} in all"
         quiet.set(paid_at + SPAN_SECONDS)
 
     @hf.on_timer(QUIET)

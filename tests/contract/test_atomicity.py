@@ -117,6 +117,7 @@ SCRIPTS = {
     "first of all": lambda mishap: [mishap, (FILL,)],
     "after some": lambda mishap: [(FILL,), mishap],
     "in between": lambda mishap: [(FILL,), mishap, ([("put", 3)],)],
+    "among others": lambda mishap: [(FILL,), ([("put", 3), ("take", 1)],), mishap, ([("put", 1), ("put", 4)],)],
     "twice": lambda mishap: [(FILL,), mishap, mishap, ([("take", 2), ("put", 1)],)],
     "after all was taken": lambda mishap: [(FILL,), ([("take", 1), ("take", 2)],), mishap, ([("put", 5)],)],
     "after all was cleared": lambda mishap: [(FILL,), ([("clear", 0)],), mishap, ([("put", 5)],)],
@@ -127,30 +128,32 @@ def is_mishap(element):
     return len(element) > 1
 
 
-def tell(stories, crashes, whole):
-    """Each story is that of a key. What comes next in each of them goes into one bundle, or all into one."""
-    rounds = [
-        [(key, element) for key, element in zip(stories, turn, strict=True)] for turn in zip(*stories.values(), strict=True)
-    ]
+def bundles(stories, way):
+    """Each story is that of a key. What comes next in each of them is a round; rounds become bundles in some way."""
+    rounds = [list(zip(stories, turn, strict=True)) for turn in zip(*stories.values(), strict=True)]
+    if way == "one bundle":
+        return [list(chain.from_iterable(rounds))]
+    if way == "one, then the rest":
+        return [rounds[0], list(chain.from_iterable(rounds[1:]))]
+    return rounds
+
+
+def tell(stories, way):
     stream = TestStream()
-    for elements in [list(chain.from_iterable(rounds))] if whole else rounds:
+    for elements in bundles(stories, way):
         stream.add_elements(elements)
-        if crashes:
+        if way == "crashing":
             stream.crash()
     return stream
 
 
 @pytest.mark.parametrize("place", SCRIPTS)
-@pytest.mark.parametrize(
-    ("crashes", "whole"),
-    [(False, True), (False, False), (True, False)],
-    ids=["one bundle", "many bundles", "crashing"],
-)
-def test_a_call_that_raises_leaves_no_trace(run, place, crashes, whole):
+@pytest.mark.parametrize("way", ["one bundle", "one, then the rest", "many bundles", "crashing"])
+def test_a_call_that_raises_leaves_no_trace(run, place, way):
     """Whatever a call did before it raised, all is as if its element had never come."""
     stories = {name: SCRIPTS[place]((actions, "so it goes")) for name, actions in MISHAPS.items()}
     without = {name: [element for element in story if not is_mishap(element)] for name, story in stories.items()}
-    streams = [tell(these, crashes, whole) for these in (stories, without)]
+    streams = [tell(these, way) for these in (stories, without)]
     out, expected = (run(AllKinds(), stream, on_error="dead_letter") for stream in streams)
     for name in stories:
         state, expected_state = out.state(name), expected.state(name)

@@ -250,6 +250,8 @@ class TestMap:
     def test_what_was_removed_and_put_again_comes_last(self, results):
         calls = [("put", "a", 1), ("put", "b", 2)], [("remove", "a"), ("put", "a", 3)], [("items",)]
         assert results(MapCalls(), *calls)[-1] == [("b", 2), ("a", 3)]
+        calls = [("put", "a", 1), ("put", "b", 2)], [("remove", "a"), ("put", "c", 3), ("put", "a", 4)], [("items",)]
+        assert results(MapCalls(), *calls)[-1] == [("b", 2), ("c", 3), ("a", 4)]
 
     def test_remove(self, results):
         calls = [("put", "a", 1)], [("remove", "a"), ("remove", "z"), ("contains", "a")], [("items",)]
@@ -343,6 +345,29 @@ class Longest(CombineFn):
         return tuple(accumulator)
 
 
+class Countdown(CombineFn):
+    """Counts down from three, and on below zero."""
+
+    def create_accumulator(self):
+        return 3
+
+    def add_input(self, mutable_accumulator, element):
+        return mutable_accumulator - element
+
+    def merge_accumulators(self, accumulators):
+        return 3 - sum(3 - held for held in accumulators)
+
+    def extract_output(self, accumulator):
+        return accumulator
+
+
+class CountdownCalls(Calls):
+    CELL = CombiningStateSpec("cell", Countdown())
+
+    def process(self, element, cell=DoFn.StateParam(CELL)):
+        return self.make(element, cell)
+
+
 class LongestCalls(Calls):
     CELL = CombiningStateSpec("cell", Longest())
 
@@ -387,6 +412,10 @@ class TestCombining:
     def test_sum(self, results, fn):
         calls = [("add", 1), ("read",)], [("add", 5)], [("read",), ("add", -2), ("read",)]
         assert results(fn(), *calls) == [None, 1, None, 6, None, 4]
+
+    def test_an_accumulator_of_zero_is_not_an_empty_cell(self, results):
+        calls = [("read",), ("add", 2)], [("add", 1), ("read",)], [("read",), ("add", 1), ("read",)]
+        assert results(CountdownCalls(), *calls) == [3, None, None, 0, 0, None, -1]
 
     def test_max(self, results):
         assert results(MaxCalls(), [("add", 3)], [("add", 9)], [("add", 4), ("read",)])[-1] == 9

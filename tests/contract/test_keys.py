@@ -90,3 +90,14 @@ def test_an_element_without_a_key_is_an_error(run, elements, key_groups):
 def test_a_pair_may_be_a_list(run):
     out = run(CountByKey(), TestStream().add_elements([["k", 1]]))
     assert out.values == [("process", "'k'", "'k'", 1)]
+
+
+@pytest.mark.parametrize("key_groups", [1, 7])
+def test_an_element_without_a_key_can_go_to_the_dead_letters(run, key_groups):
+    elements = [("a", 1), (None, 2), ("a", 3)]
+    out = run(CountByKey(), TestStream().add_elements(elements), on_error="dead_letter", key_groups=key_groups)
+    (letter,) = out.tagged("dead_letter")
+    assert (letter.key, letter.value, letter.timestamp) == (None, 2, 0)
+    assert letter.error.startswith("InputError: An element has no key")
+    assert out.state("a") == {"count": 2}
+    assert out.metrics.dead_letters == 1

@@ -237,6 +237,20 @@ class TestExpiry:
         assert {span(window) for window in out.state("k")} == {(0.0, 20.0)}
 
 
+@pytest.mark.parametrize("windowing", [FixedWindows(10), SlidingWindows(10, 5)], ids=["fixed", "sliding"])
+@pytest.mark.parametrize("lateness", [0, 3])
+def test_the_steps_of_the_watermark_change_nothing(run, windowing, lateness):
+    elements = at(*[(key, f"{key}{time}", time) for time in (1, 4, 9, 12, 26) for key in ("k", "j")])
+    leap = TestStream().add_elements(elements).advance_watermark_to(50)
+    steps = TestStream().add_elements(elements)
+    for time in range(1, 51, 7):
+        steps.advance_watermark_to(time)
+    steps.advance_watermark_to(50)
+    one, many = (run(Diary(), stream, windowing=windowing, allowed_lateness=lateness) for stream in (leap, steps))
+    assert stamped(one) == stamped(many)
+    assert one.keys() == many.keys() == []
+
+
 class OnlyExpiration(DoFn):
     """Has no timer, and no cell that holds anything for odd values."""
 

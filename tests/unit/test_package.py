@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import importlib
 import inspect
 import json
@@ -55,6 +56,16 @@ INNER_NAMES = {
 }
 
 
+def public_things():
+    """What the public names stand for. Those that need Spark are looked up in it, so they are left out without it."""
+    for name in holdfast.__all__:
+        try:
+            yield name, getattr(holdfast, name, None)
+        except ModuleNotFoundError as missing:
+            if str(missing.name).partition(".")[0] not in FOREIGN:
+                raise
+
+
 class TestPublicNames:
     def test_each_once_and_sorted(self):
         """Constants, then classes, then the rest, each by the alphabet."""
@@ -65,10 +76,7 @@ class TestPublicNames:
         assert list(holdfast.__all__) == sorted(set(holdfast.__all__), key=rank)
 
     def test_each_is_there(self):
-        assert [name for name in holdfast.__all__ if not hasattr(holdfast, name)] == []
-        namespace = {}
-        exec("from holdfast import *", namespace)
-        assert set(holdfast.__all__) <= set(namespace)
+        assert [name for name, thing in public_things() if thing is None] == []
 
     def test_what_is_there_is_named(self):
         imported = [
@@ -89,8 +97,9 @@ class TestPublicNames:
         assert {name: missing for name, missing in forgotten.items() if missing} == {}
 
     def test_every_public_class_has_a_docstring_of_its_own(self):
-        classes = [getattr(holdfast, name) for name in holdfast.__all__ if inspect.isclass(getattr(holdfast, name))]
-        assert [cls.__name__ for cls in classes if not cls.__dict__.get("__doc__")] == []
+        classes = {name: thing for name, thing in public_things() if inspect.isclass(thing)}
+        assert len(classes) > 50
+        assert [name for name, cls in classes.items() if not cls.__dict__.get("__doc__")] == []
 
     def test_the_version(self):
         assert re.fullmatch(r"\d+\.\d+\.\d+\S*", holdfast.__version__)
@@ -105,9 +114,14 @@ def modules_of(*packages):
             yield ".".join(path.relative_to(SOURCES.parent).with_suffix("").parts).removesuffix(".__init__"), path
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path, inside_functions=True):
     """The modules that a file imports."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     hidden = set()
     if not inside_functions:
         functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]

@@ -637,6 +637,26 @@ class TestInput:
             run(Fine(), stream)
 
 
+class TestRedefined:
+    def test_two_decorated_callbacks_of_one_name(self):
+        class Twice(DoFn):
+            T = TimerSpec("t")
+
+            def process(self, element, t=DoFn.TimerParam(T)):
+                t.set(1)
+
+            @on_timer(T)
+            def fire(self):
+                yield "first"
+
+            @on_timer(T)
+            def fire(self):  # noqa: F811
+                yield "second"
+
+        with pytest.raises(InvalidStep, match="two callbacks of one name, fire"):
+            validate_stateful_dofn(Twice())
+
+
 class TestWindows:
     def test_merging_windows_under_cells(self):
         sentence = only_problem(Fine(), windowing=Sessions(10))

@@ -143,6 +143,7 @@ class KeyGroupState:
 
     def reindex(self) -> None:
         """Builds the index of timers from the cells, after they were loaded."""
+        self._forget_empty_windows()
         self.indexes.update({domain: TimerIndex() for domain in DOMAINS})
         for window in self.windows.values():
             window.indexes = self.indexes
@@ -165,9 +166,14 @@ class KeyGroupState:
     def settle(self) -> None:
         """The changes have been stored."""
         self.dropped = []
-        for window in list(self.windows.values()):
+        for window in self.windows.values():
             for table in window.tables:
                 if table.changes:
                     table.settle()
+        self._forget_empty_windows()
+
+    def _forget_empty_windows(self) -> None:
+        """A window that holds nothing is not stored, so it must not be in memory either: it would expire there alone."""
+        for window in list(self.windows.values()):
             if window.is_empty() and not isinstance(window.window, GlobalWindow):
                 del self.windows[window.data]

@@ -131,17 +131,20 @@ class TimerHandle(Timer):
             raise
         if dynamic_timer_tag == "":
             self._untagged.write(time)
-        elif isinstance(dynamic_timer_tag, str):
-            self._tagged.put(dynamic_timer_tag, time)
         else:
-            raise OutputError(f"The tag of a timer is a string, not {dynamic_timer_tag!r}.")
+            self._tagged.put(self._checked(dynamic_timer_tag), time)
         self._index.enter(Entry(self._place, self._window, self._focus.key, dynamic_timer_tag), time)
 
     def clear(self, dynamic_timer_tag: str = "") -> None:
         if dynamic_timer_tag == "":
             self._untagged.clear()
         else:
-            self._tagged.remove(dynamic_timer_tag)
+            self._tagged.remove(self._checked(dynamic_timer_tag))
+
+    def _checked(self, tag: Any) -> str:
+        if not isinstance(tag, str):
+            raise OutputError(f"The tag of the timer {self._spec.name!r} must be a string, not {tag!r}.")
+        return tag
 
     def time(self, tag: str) -> int | None:
         """When the timer is set for, in microseconds."""

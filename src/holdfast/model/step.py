@@ -140,6 +140,8 @@ def build_step(
             "stateful DoFn: only an aggregation says how. Use FixedWindows, SlidingWindows or GlobalWindows, and keep "
             "sessions in cells of your own with a timer for their end."
         )
+    if isinstance(outputs, str):
+        problems.append(f"outputs is the text {outputs!r}; give the tags in a list or a dict: outputs=[{outputs!r}].")
     if on_error not in ("fail", "dead_letter"):
         problems.append(f"on_error is {on_error!r}; it can be 'fail' or 'dead_letter'.")
     if problems:
@@ -239,6 +241,8 @@ def _spec_problems(
         yield from timer.problems()
     for spec in timers:
         if id(spec) in callbacks:
+            if _is_redefined(fn, spec):
+                yield f"{spec!r} has two callbacks of one name, {callbacks[id(spec)].method}; only the last would ever run."
             continue
         overwritten = _overwritten(fn, spec)
         if overwritten:
@@ -258,6 +262,14 @@ def _overwritten(fn: DoFn, spec: TimerSpec) -> str | None:
         if (module, owner) in own:
             return name
     return None
+
+
+def _is_redefined(fn: DoFn, spec: TimerSpec) -> bool:
+    """Whether a class decorated two methods of one name. Only told of a spec that the class itself made: one from
+    outside is decorated again whenever the class's source is run again, as in a notebook."""
+    made_here = [cls for cls in type(fn).__mro__ if any(value is spec for value in vars(cls).values())]
+    names = [place for place in spec.decorated for cls in made_here if place[1].rpartition(".")[0] == cls.__qualname__]
+    return len(names) > len(set(names))
 
 
 def _match_side_inputs(

@@ -144,7 +144,7 @@ def _plan(
     memory_budget_bytes: int,
 ) -> StepPlan:
     named = {key: _Given(side) for key, side in step.side_inputs.items()}
-    pickled, digest = StepPlan.pickle_step(step.fn, {**options, "name": step.name, "side_inputs": named})
+    pickled = StepPlan.pickle_step(step.fn, {**options, "name": step.name, "side_inputs": named})
     reader = ElementReader(
         timed=stream.timestamp is not None, keys=len(stream.keys), value_names=stream.values, named=stream.named
     )
@@ -153,7 +153,6 @@ def _plan(
     return StepPlan(
         name=step.name,
         pickled=pickled,
-        digest=digest,
         reader=reader,
         schemas={tag: arrow_schema(schema) for tag, schema in schemas.items()},
         manifest=make_manifest(step.describe(), key=key, key_groups=key_groups, backend=backend),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Iterable
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -29,7 +34,6 @@ class StepPlan:
     name: str
     pickled: bytes
     """The function and the options of `build_step`, by cloudpickle."""
-    digest: str
     reader: ElementReader
     schemas: dict[str, pa.Schema]
     """By tag."""
@@ -46,11 +50,18 @@ class StepPlan:
     script: Script | None = None
     """Of a scripted run in a test: where its clock comes from."""
 
+    @cached_property
+    def digest(self) -> str:
+        """Tells plans apart in a worker: whatever differs, what the worker made of another plan cannot be used."""
+        parts = (self.pickled, self.reader, self.schemas, self.manifest, self.chained, self.writer)
+        return hashlib.blake2b(cloudpickle.dumps(parts), digest_size=16).hexdigest()  # type: ignore[no-untyped-call]
+
     @staticmethod
-    def pickle_step(fn: Any, options: dict[str, Any]) -> tuple[bytes, str]:
-        """The bytes of a function with its options, and their digest."""
-        pickled: bytes = cloudpickle.dumps((fn, options))  # type: ignore[no-untyped-call]
-        return pickled, hashlib.blake2b(pickled, digest_size=16).hexdigest()
+    def pickle_step(fn: Any, options: dict[str, Any]) -> bytes:
+        """The bytes of a function with its options. Modules of the user's own travel with it."""
+        with _by_value([type(fn), type(options.get("windowing"))]):
+            pickled: bytes = cloudpickle.dumps((fn, options))  # type: ignore[no-untyped-call]
+        return pickled
 
     def load(self) -> Loaded:
         """Builds the step in a worker."""
@@ -65,6 +76,28 @@ class StepPlan:
                 ],
             ) from None
         return Loaded(self, build_step(fn, **options))
+
+
+@contextlib.contextmanager
+def _by_value(classes: list[type[Any]]) -> Iterator[None]:
+    """Workers may not have the files beside the driver's script, but they have what is installed."""
+    own = {cls.__module__ for base in classes for cls in base.__mro__}
+    modules = [sys.modules[name] for name in sorted(own) if name != "__main__" and _is_users_own(name)]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _is_users_own(name: str) -> bool:
+    if name.split(".")[0] == "holdfast" or name not in sys.modules:
+        return False
+    file = getattr(sys.modules[name], "__file__", None)
+    installed = [sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")]
+    return file is not None and not any(Path(file).is_relative_to(path) for path in installed)
 
 
 class Script(Protocol):
@@ -96,11 +129,11 @@ class Loaded:
         extra = [self._views[name] for name in sorted(self._views) if name.startswith("*")]
         return StepRunner(self.step, self.layout, named, extra, origins=self.plan.script is not None)
 
-    def refresh(self, broadcasts: dict[str, Any]) -> None:
+    def refresh(self, sent: dict[str, Any]) -> None:
         """Takes in side inputs that are new since the last task."""
-        versions = {name: broadcast.version for name, broadcast in broadcasts.items()}
+        versions = {name: side_input.version() for name, side_input in sent.items()}
         if versions != self._versions:
-            self._views = {name: broadcast.value for name, broadcast in broadcasts.items()}
+            self._views = {name: side_input.value() for name, side_input in sent.items()}
             self._versions = versions
             self.runner = self._make_runner()
 

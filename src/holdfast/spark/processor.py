@@ -88,6 +88,9 @@ class KeyGroupProcessor(StatefulProcessor):
             if is_new:
                 self._check_manifest()
             state = backend.open(self._blobs)
+            if not is_new and not backend.stored_bytes:
+                # The attempt that wrote the manifest may have been undone, or the micro-batch is evaluated once more.
+                self._check_manifest()
             clocks = self._clocks(times)
             elements = loaded.runner.elements(*loaded.pairs(packed, clocks.now))
             backend.prepare(elements.slots)

@@ -182,11 +182,9 @@ class SparkRuntime:
 
     def _make_plan(self, options: dict[str, Any]) -> StepPlan:
         step = self._step
-        pickled, digest = StepPlan.pickle_step(step.fn, options)
         return StepPlan(
             name=step.name,
-            pickled=pickled,
-            digest=digest,
+            pickled=StepPlan.pickle_step(step.fn, options),
             reader=PlainReader(),  # type: ignore[arg-type]
             schemas={MAIN_TAG: _OUTPUT},
             manifest=make_manifest(step.describe(), key=[], key_groups=self._key_groups, backend="heap"),

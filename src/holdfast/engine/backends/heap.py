@@ -70,7 +70,7 @@ class HeapBackend:
 
     def open(self, store: BlobStore) -> KeyGroupState:
         self._opened = (self.loads, self.catch_ups)
-        head = Head.decode(store.get(HEAD))
+        head = _read_head(store)
         if self._token is None or self._token != head.token or self._head.last != head.last:
             missed = self._missed(store, head)
             self._token = None
@@ -91,6 +91,7 @@ class HeapBackend:
     def commit(self, store: BlobStore) -> Commit:
         sections = delta_sections(self._state)
         if not sections:
+            self._state.settle()
             self._token = self._head.token
             return self._commit()
         sequence = self._head.last + 1
@@ -162,10 +163,10 @@ class HeapBackend:
             if data is None:
                 raise _gap(sequence, head)
             blob = read_blob(data, delta_name(sequence))
-            if blob.parent != token:
-                if missed:
-                    raise _broken(sequence)
+            if blob.parent != token and not missed:
                 return None
+            if (blob.parent, blob.sequence, blob.kind) != (token, sequence, DELTA):
+                raise _broken(sequence)
             missed.append(blob)
             token = blob.token
         if token != head.token:
@@ -181,8 +182,12 @@ class HeapBackend:
             if name not in blobs:
                 raise CorruptState(f"The stored snapshot is not whole: {name!r}, one of {head.parts}, is missing.")
             segment = read_blob(blobs[name], name)
-            if (segment.parent, segment.part, segment.parts) != (head.base_token, part, head.parts):
-                raise CorruptState(f"The stored blob {name!r} is a segment of another snapshot.")
+            # The first delta after a snapshot has the same parent as its segments: the kind tells them apart.
+            if segment[:5] != (SEGMENT, head.base, part, head.parts, head.base_token):
+                raise CorruptState(
+                    f"The stored blob {name!r} is not that segment of this snapshot.",
+                    todo="restore the checkpoint from a copy, or go back to an earlier micro-batch",
+                )
             apply_sections(self._state, segment.sections, name)
         token = head.base_token
         for sequence in range(head.base + 1, head.last + 1):
@@ -206,6 +211,16 @@ def delta_name(sequence: int) -> str:
 
 def segment_name(base: int, part: int) -> str:
     return f"s{base:016x}.{part:04x}"
+
+
+def _read_head(store: BlobStore) -> Head:
+    data = store.get(HEAD)
+    if data is None and any(name.startswith(("d", "s")) for name, _ in store.items()):
+        raise CorruptState(
+            f"The stored log is not whole: {HEAD!r} is missing, but there are other blobs.",
+            todo="restore the checkpoint from a copy, or go back to an earlier micro-batch",
+        )
+    return Head.decode(data)
 
 
 def _gap(sequence: int, head: Head) -> CorruptState:

@@ -186,11 +186,11 @@ class PlainFormat:
 
     def _pack_set(self, value: Iterable[Any], depth: int, careful: bool) -> bytes:
         try:
-            parts = sorted(pack_lowered(self.lower(item, depth + 1, careful)) for item in value)
+            items = sorted((self.lower(item, depth + 1, careful) for item in value), key=pack_lowered)
         except Misfit as misfit:
             misfit.steps.append(" (element)")
             raise
-        return pack_lowered([ormsgpack.Fragment(part) for part in parts])
+        return pack_lowered(items)
 
     def lift(self, number: int, content: bytes) -> Any:
         """The value of an extension type."""

@@ -1,0 +1,65 @@
+"""Real Spark for the tests that concern it: one session, and small streams from files."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import holdfast as hf
+from holdfast.testing.spark_runtime import scripted_session
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+
+@pytest.fixture(scope="session")
+def spark():
+    return scripted_session()
+
+
+class Feed:
+    """A stream that gets one file, and so one micro-batch, at a time."""
+
+    def __init__(self, spark, folder, schema):
+        self._spark = spark
+        self._folder = folder
+        self._schema = schema
+        self._numbers = itertools.count()
+        folder.mkdir()
+
+    @property
+    def df(self):
+        return self._spark.readStream.schema(self._schema).option("maxFilesPerTrigger", 1).parquet(str(self._folder))
+
+    def add(self, *rows):
+        """Adds a file with these rows (dicts)."""
+        name = f"{next(self._numbers):05d}.parquet"
+        frame = self._spark.createDataFrame([tuple(row.values()) for row in rows], self._schema)
+        table = pa.Table.from_batches(frame.toArrow().to_batches())
+        pq.write_table(table, self._folder / f".{name}")
+        (self._folder / f".{name}").rename(self._folder / name)
+
+
+@pytest.fixture
+def feed(spark, tmp_path):
+    """Makes a stream with a schema."""
+    return lambda schema: Feed(spark, tmp_path / "input", schema)
+
+
+@pytest.fixture
+def run_job(tmp_path):
+    """Runs outputs to the end of what is there, and gives their rows."""
+
+    def run(*frames, name="job", checkpoint="checkpoint"):
+        sinks = [hf.sinks.Collect() for _ in frames]
+        job = hf.Job(name, checkpoint=str(tmp_path / checkpoint), trigger="available now", progress=False)
+        for frame, sink in zip(frames, sinks, strict=True):
+            job.write(frame, sink)
+        job.run()
+        return [sink.rows for sink in sinks]
+
+    return run
