@@ -237,7 +237,7 @@ class TestSideInputs:
     def test_refreshed_between_micro_batches(self, spark, feed, tmp_path):
         folder = str(tmp_path / "prices")
         spark.createDataFrame([(1, 0.5)], "item int, price double").write.parquet(folder)
-        prices = hf.AsDict(spark.read.schema("item int, price double").parquet(folder), refresh=0)
+        prices = hf.AsDict(lambda: spark.read.schema("item int, price double").parquet(folder), refresh=0)
         source = feed(EVENTS)
         priced = hf.keyed(source.df, key="k", value="v").par_do(
             Priced(), output="k string, price double", side_inputs={"prices": prices}

@@ -14,8 +14,9 @@ __all__ = ["AsDict", "AsIter", "AsList", "AsSingleton", "SideInput"]
 class SideInput:
     """A source, and the shape in which the function sees it.
 
-    The source is a collection (in `holdfast.testing`), or a batch DataFrame (on Spark). With `refresh`, a DataFrame is
-    read anew between micro-batches when that much time has passed.
+    The source is a collection (in `holdfast.testing`), or a batch DataFrame or a function that makes one (on Spark). With
+    `refresh` it is read anew between micro-batches when that much time has passed; a DataFrame knows the files that it
+    was made of, so one of files that are replaced must be made anew each time, by a function.
     """
 
     def __init__(self, source: Any, *, refresh: Duration | int | float | str | None = None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
+from datetime import timezone
 from functools import lru_cache
 from typing import Any
 
@@ -71,34 +72,33 @@ def row_class(names: tuple[str, ...]) -> Any:
     return namedtuple("Row", names, rename=True)
 
 
-def to_python(column: pa.Array) -> list[Any]:
-    """The values of a column as a list."""
+def to_python(column: pa.Array, *, plain: bool = False) -> list[Any]:
+    """The values of a column as a list; `plain`: with structs as bare tuples, which a key must be made of."""
     if pa.types.is_timestamp(column.type) and column.type.tz not in (None, "UTC"):
         column = column.cast(pa.timestamp("us", tz="UTC"))
     values: list[Any] = column.to_pylist()
-    convert = _converter(column.type)
+    convert = _converter(column.type, plain)
     if convert is None:
         return values
     return [None if value is None else convert(value) for value in values]
 
 
-def _converter(data_type: pa.DataType) -> Callable[[Any], Any] | None:
+def _converter(data_type: pa.DataType, plain: bool) -> Callable[[Any], Any] | None:
     """What turns the value that Arrow gives into the one that we give, or None if they are the same."""
     if pa.types.is_struct(data_type):
         fields = [data_type.field(index) for index in range(data_type.num_fields)]
-        make = row_class(tuple(field.name for field in fields))._make
-        converts = [(field.name, _nullable(_converter(field.type))) for field in fields]
+        make = tuple if plain else row_class(tuple(field.name for field in fields))._make
+        converts = [(field.name, _nullable(_converter(field.type, plain))) for field in fields]
         return lambda value: make(convert(value[name]) for name, convert in converts)
     if pa.types.is_map(data_type):
-        key, item = _nullable(_converter(data_type.key_type)), _nullable(_converter(data_type.item_type))
+        key = _nullable(_converter(data_type.key_type, plain))
+        item = _nullable(_converter(data_type.item_type, plain))
         return lambda value: {key(k): item(v) for k, v in value}
     if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
-        convert = _converter(data_type.value_type)
+        convert = _converter(data_type.value_type, plain)
         if convert is not None:
             return lambda value: [None if v is None else convert(v) for v in value]
     if pa.types.is_timestamp(data_type) and data_type.tz not in (None, "UTC"):
-        from datetime import timezone
-
         return lambda value: value.astimezone(timezone.utc)
     return None
 

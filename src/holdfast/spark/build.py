@@ -29,7 +29,7 @@ from holdfast.spark.processor import OUTPUT_SCHEMA, KeyGroupProcessor
 from holdfast.spark.rows import ElementReader
 from holdfast.spark.schemas import read_schema
 from holdfast.spark.session import apply_settings
-from holdfast.spark.side_inputs import broadcasts
+from holdfast.spark.side_inputs import send_all
 from holdfast.spark.unpack import Origin, Outputs
 from holdfast.spark.unpack import output as output_frame
 
@@ -161,12 +161,12 @@ def _plan(
         uses_processing_time=TimeDomain.REAL_TIME in domains,
         chained=stream.watermark is None and bool(steps_above(stream.df)),
         memory_budget_bytes=memory_budget_bytes,
-        side_inputs=broadcasts(stream.df.sparkSession, step),
+        side_inputs=send_all(stream.df.sparkSession, step),
     )
 
 
 class _Given(SideInput):
-    """Stands for a side input in the pickled options: its content travels by broadcast."""
+    """Stands for a side input in the pickled options: its content travels by itself."""
 
     def __init__(self, side_input: SideInput) -> None:
         super().__init__(None)

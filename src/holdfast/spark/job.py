@@ -68,8 +68,8 @@ class Job:
         self._stopping = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
+        self._held_back = threading.Event()
         self._batches_done = 0
-        self._sink_error: HoldfastError | None = None
 
     def write(self, df: DataFrame, sink: Sink) -> Job:
         """Binds an output to a sink."""
@@ -95,6 +95,7 @@ class Job:
         apply_settings(spark)
         check_job_manifest(spark, self.checkpoint, self.name, steps)
         self._stopping.clear()
+        self._held_back.clear()
         writer = frame.writeStream.queryName(self.name).option("checkpointLocation", self.checkpoint)
         writer = self._triggered(writer.outputMode("append"))
         with self._settings(spark, steps):
@@ -190,8 +191,8 @@ class Job:
 
         def handle(batch: DataFrame, batch_id: int) -> None:
             if self._stopping.is_set():
-                # The next micro-batch has begun before the stop arrived: leave it for the next start.
-                time.sleep(3600)
+                self._hold_back()
+                return
             self._idle.clear()
             try:
                 info = BatchInfo(self._query_id(), batch_id)
@@ -204,6 +205,12 @@ class Job:
 
         return handle
 
+    def _hold_back(self) -> None:
+        """The next micro-batch has begun before the stop arrived: leave it, untouched, for the next start."""
+        self._held_back.set()
+        while self._running().isActive:
+            time.sleep(_POLL_SECONDS / 2)
+
     def _query_id(self) -> str:
         while self._query is None:
             time.sleep(0.01)
@@ -211,6 +218,8 @@ class Job:
 
     def _at_boundary(self, query: StreamingQuery, before: Any) -> bool:
         """Whether no micro-batch is under way: the last one has been committed, which its report says."""
+        if self._held_back.is_set():
+            return True
         if not self._idle.is_set():
             return False
         report = query.lastProgress

@@ -74,7 +74,7 @@ class ElementReader:
                 )
             times = columns[0].to_pylist()
             columns = columns[1:]
-        keys = [to_python(column) for column in columns[: self._keys]]
+        keys = [to_python(column, plain=True) for column in columns[: self._keys]]
         values = [to_python(column) for column in columns[self._keys :]]
         key = keys[0] if len(keys) == 1 else zip(*keys, strict=True)
         if self._named:

@@ -1,9 +1,9 @@
-"""Side inputs on Spark: a batch DataFrame is collected, shaped, and sent to the workers.
+"""Side inputs on Spark: a batch DataFrame is collected, shaped, and sent to the workers as a file of the Spark context.
 
-The first content is broadcast. A streaming query's plan is fixed when it starts, so newer content of a side input with
-`refresh` goes another way: after a micro-batch, when its time has come, it is read again and added as a file of the
-Spark context, numbered; Spark brings such files to every executor before its next task, and the worker takes the
-newest. A micro-batch that is run again may therefore see newer content than it did before.
+Spark brings such files to every executor before its next task. (A broadcast variable would not do: Spark unpickles the
+processor once in a process that has none.) One with `refresh` is read again after a micro-batch, when its time has come,
+and added under the next number; a worker takes the newest at the start of a task. A micro-batch that is run again may
+therefore see newer content than it did before.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
+import uuid
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -21,39 +23,35 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from holdfast.model.side_inputs import SideInput
 from holdfast.model.step import Step
 
-__all__ = ["Refresher", "Sent", "broadcasts"]
+__all__ = ["Refresher", "Sent", "send_all"]
 
-_numbers = itertools.count(1)
+
+_refreshers: list[Refresher] = []
+"""Kept as long as the driver lives: executors fetch the files from it whenever they start."""
 
 
 class Sent:
     """A side input as a worker sees it: its content, and a version that changes with it."""
 
-    def __init__(self, broadcast: Any, name: str | None) -> None:
-        self._broadcast = broadcast
+    def __init__(self, name: str) -> None:
         self._name = name
-        """What the files with newer content are called, if there can be any."""
+        """What the files with its content are called, before the version."""
 
     def version(self) -> int:
-        newest = self._newest()
-        return 0 if newest is None else _version(newest)
+        return _version(self._newest())
 
     def value(self) -> Any:
-        newest = self._newest()
-        return self._broadcast.value if newest is None else cloudpickle.loads(newest.read_bytes())
+        return cloudpickle.loads(self._newest().read_bytes())
 
-    def _newest(self) -> Path | None:
-        if self._name is None:
-            return None
-        files = Path(SparkFiles.getRootDirectory()).glob(f"{self._name}.*")
-        return max(files, key=_version, default=None)
+    def _newest(self) -> Path:
+        return max(Path(SparkFiles.getRootDirectory()).glob(f"{self._name}.*"), key=_version)
 
 
 def _version(file: Path) -> int:
     return int(file.suffix[1:])
 
 
-def broadcasts(spark: SparkSession, step: Step) -> dict[str, Sent]:
+def send_all(spark: SparkSession, step: Step) -> dict[str, Sent]:
     """What each side input is sent as, by the name of its parameter; `*n` for those of `*args`."""
     named = {name: _send(spark, side_input) for name, side_input in step.side_inputs.items()}
     extra = {f"*{i:03d}": _send(spark, s) for i, s in enumerate(step.extra_side_inputs)}
@@ -61,53 +59,64 @@ def broadcasts(spark: SparkSession, step: Step) -> dict[str, Sent]:
 
 
 def _send(spark: SparkSession, side_input: SideInput) -> Sent:
-    broadcast = spark.sparkContext.broadcast(_view(side_input))
-    if side_input.refresh is None or not isinstance(side_input.source, DataFrame):
-        return Sent(broadcast, None)
-    name = f"holdfast-side-input-{next(_numbers)}"
-    spark.streams.addListener(Refresher(spark, side_input, name))
-    return Sent(broadcast, name)
+    name = f"holdfast-side-input-{uuid.uuid4().hex}"
+    refresher = Refresher(spark, side_input, name)
+    refresher.send()
+    _refreshers.append(refresher)
+    if side_input.refresh is not None:
+        spark.streams.addListener(refresher)
+    return Sent(name)
 
 
 def _view(side_input: SideInput) -> Any:
     """The content of a side input: of a DataFrame its rows as plain tuples, or bare values if it has one column."""
-    source = side_input.source
+    source = side_input.source() if callable(side_input.source) else side_input.source
     if isinstance(source, DataFrame):
         source = [row[0] if len(row) == 1 else tuple(row) for row in source.collect()]
     return side_input.view(source)
 
 
 class Refresher(StreamingQueryListener):
-    """Reads a side input again after a micro-batch, when its time has come."""
+    """Sends a side input, and again after a micro-batch when its time has come."""
 
     def __init__(self, spark: SparkSession, side_input: SideInput, name: str) -> None:
-        assert side_input.refresh is not None
         self._spark = spark
         self._side_input = side_input
         self._name = name
-        self._seconds = float(side_input.refresh)
-        self._read_at = time.monotonic()
-        self._versions = itertools.count(1)
+        self._sent_at = 0.0
+        self._versions = itertools.count()
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-side-input-")
 
-    def refresh(self) -> bool:
-        """Reads the source again if it is time; whether it was."""
-        if time.monotonic() - self._read_at < self._seconds:
-            return False
-        self._read_at = time.monotonic()
+    def send(self) -> None:
+        """Reads the source and gives its content to the workers."""
+        self._sent_at = time.monotonic()
+        content = cloudpickle.dumps(_view(self._side_input))  # type: ignore[no-untyped-call]
         file = Path(self._folder.name) / f"{self._name}.{next(self._versions)}"
-        file.write_bytes(cloudpickle.dumps(_view(self._side_input)))  # type: ignore[no-untyped-call]
+        file.write_bytes(content)
         self._spark.sparkContext.addFile(str(file))
-        return True
+
+    def _send_if_due(self) -> None:
+        assert self._side_input.refresh is not None
+        if time.monotonic() - self._sent_at < float(self._side_input.refresh):
+            return
+        try:
+            self.send()
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0]
+            warnings.warn(
+                f"A side input could not be read again, and stays as it was: {reason:.200} A DataFrame of files that are "
+                "replaced must be made anew: give a function, AsDict(lambda: spark.read.parquet(path), refresh=...).",
+                stacklevel=2,
+            )
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing: the first content has been broadcast."""
+        """Nothing: the first content has been sent."""
 
     def onQueryProgress(self, event: Any) -> None:
-        self.refresh()
+        self._send_if_due()
 
     def onQueryIdle(self, event: Any) -> None:
-        self.refresh()
+        self._send_if_due()
 
     def onQueryTerminated(self, event: Any) -> None:
         """Nothing: another query may use the step."""

@@ -38,7 +38,7 @@ from holdfast.spark.payload import from_payload
 from holdfast.spark.plan import StepPlan
 from holdfast.spark.processor import OUTPUT_SCHEMA, KeyGroupProcessor
 from holdfast.spark.session import session
-from holdfast.spark.side_inputs import broadcasts
+from holdfast.spark.side_inputs import send_all
 from holdfast.testing.memory_store import MemoryStore
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash, Event
 
@@ -193,7 +193,7 @@ class SparkRuntime:
             uses_processing_time=any(t.time_domain is TimeDomain.REAL_TIME for t in step.timers),
             chained=False,
             memory_budget_bytes=1 << 28,
-            side_inputs=broadcasts(self._spark, step),
+            side_inputs=send_all(self._spark, step),
             writer=PlainWriter,  # type: ignore[arg-type]
             script=self._script,
         )
