@@ -371,6 +371,33 @@ def test_a_segment_in_the_place_of_a_missed_delta_is_refused():
         first.open(store)
 
 
+@pytest.mark.parametrize("is_fresh", [True, False])
+@pytest.mark.parametrize("last", [2, 3])
+def test_a_delta_of_an_attempt_that_was_not_committed_is_refused(is_fresh, last):
+    first, second, store = HeapBackend(LAYOUT), HeapBackend(LAYOUT), MemoryStore()
+    write(first, store, a=1)
+    attempted = MemoryStore(store.committed)
+    write(HeapBackend(LAYOUT), attempted, b=-2)  # has the same parent and number as the delta that counts
+    for n in range(2, last + 1):
+        write(second, store, b=n)
+    store.put(delta_name(2), attempted.committed[delta_name(2)])
+    with pytest.raises(CorruptState, match=f"{delta_name(last)!r} does not follow"):
+        (HeapBackend(LAYOUT) if is_fresh else first).open(store)
+
+
+@pytest.mark.parametrize("last", [2, 3])
+def test_a_delta_of_an_attempt_that_was_not_committed_is_refused_after_a_snapshot(last):
+    first, store = HeapBackend(LAYOUT, HeapOptions(deltas_max=0)), MemoryStore()
+    write(first, store, a=1)
+    attempted = MemoryStore(store.committed)
+    write(HeapBackend(LAYOUT), attempted, b=-2)
+    for n in range(2, last + 1):
+        write(HeapBackend(LAYOUT), store, b=n)
+    store.put(delta_name(2), attempted.committed[delta_name(2)])
+    with pytest.raises(CorruptState, match=f"{delta_name(last)!r} does not follow"):
+        HeapBackend(LAYOUT).open(store)
+
+
 def test_a_worker_is_none_the_worse_for_damage_it_met():
     store = damaged_store()
     backend = HeapBackend(LAYOUT)

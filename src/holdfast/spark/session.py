@@ -21,6 +21,8 @@ __all__ = ["REQUIRED", "SETTINGS", "apply_settings", "session"]
 
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 REQUIRED: dict[str, str] = {
     # transformWithState keeps its state in this provider only.
     "spark.sql.streaming.stateStore.providerClass": _PROVIDER,
@@ -71,11 +73,11 @@ def session(name: str = "holdfast", *, cores: int | None = None, config: Mapping
     _share_import_path()
     settings = {**SETTINGS, **_LOCAL, "spark.sql.shuffle.partitions": str(cores)}
     settings |= {option: str(value) for option, value in (config or {}).items()}
+    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+    settings[_JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={log4j} {settings.get(_JAVA_OPTIONS, '')}".strip()
     builder = SparkSession.builder.appName(name).master(settings.pop("spark.master", f"local[{cores}]"))
     for option, value in settings.items():
         builder = builder.config(option, value)
-    log4j = Path(__file__).with_name("log4j2.properties")
-    builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j.as_uri()}")
     return builder.getOrCreate()
 
 

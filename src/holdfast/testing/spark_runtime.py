@@ -56,6 +56,7 @@ _SOURCE = pa.schema(
 )
 _SOURCE_DDL = "kind int, watermark timestamp, time bigint, key binary, value binary"
 _OUTPUT = pa.schema([("tag", pa.string()), ("time", pa.int64()), ("window", pa.binary()), ("value", pa.binary())])
+_NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 _ELEMENT, _MARKER, _EVERYWHERE = 0, 1, 2
 _END_SECONDS = 253_000_000_000  # Spark's timestamps end with the year 9999
 
@@ -160,10 +161,10 @@ class SparkRuntime:
     def _advance(self, event: AdvanceWatermark) -> None:
         self._final = event.is_final
         self._watermark = Timestamp(min(float(event.to), _END_SECONDS)) if event.is_final else event.to
+        # A micro-batch goes by the watermark that the ones before it have set, so it takes two to see a new one.
         self._feed([(_MARKER, 0, b"", b"")])
-        if event.is_final:
-            self._write_script()
-            self._feed([(_EVERYWHERE, 0, b"", b"")])
+        self._write_script()
+        self._feed([(_EVERYWHERE if event.is_final else _MARKER, 0, b"", b"")])
 
     def finish(self) -> None:
         self._query.stop()
@@ -214,7 +215,12 @@ class SparkRuntime:
             )
         )
         writer = results.writeStream.option("checkpointLocation", self._checkpoint).outputMode("append")
-        return writer.foreachBatch(self._take).start()
+        # Without micro-batches of Spark's own accord: with timers of processing time they would never end.
+        self._spark.conf.set(_NO_DATA, "false")
+        try:
+            return writer.foreachBatch(self._take).start()
+        finally:
+            self._spark.conf.set(_NO_DATA, "true")
 
     def _take(self, batch: DataFrame, batch_id: int) -> None:
         for row in batch.collect():

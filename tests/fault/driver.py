@@ -1,0 +1,64 @@
+"""The job of the fault tests, as a program: reads the files there are, one a micro-batch, and ends.
+
+It says `active` on its standard output when its query runs, and `done` when all input is in the sink.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+import traceback
+
+from ledger import OUTPUT, Ledger
+
+import holdfast as hf
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("input", "checkpoint", "sink", "output"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--memory-budget-bytes", type=int, default=1 << 30)
+    parser.add_argument("--seconds-max", type=float, default=900)
+    options = parser.parse_args()
+    threading.Thread(target=_watch, args=(options.seconds_max, os.getppid()), daemon=True).start()
+    job = _job(options)
+    job.start()
+    print("active", flush=True)
+    job.wait()
+    metrics = job.metrics["Ledger"]
+    print(f"did loads={metrics.loads} catch_ups={metrics.catch_ups} snapshot_bytes={metrics.snapshot_bytes}", flush=True)
+    print("done", flush=True)
+
+
+def _job(options: argparse.Namespace) -> hf.Job:
+    spark = hf.session("fault", cores=2, config={"spark.master": options.master, "spark.driver.memory": "1g"})
+    source = spark.readStream.schema("k string, v long, at timestamp").option("maxFilesPerTrigger", 1)
+    stream = hf.keyed(source.json(options.input), key="k", value="v", timestamp="at", watermark="10 seconds")
+    rows = stream.par_do(Ledger(), output=OUTPUT, key_groups=4, memory_budget_bytes=options.memory_budget_bytes)
+    sink = hf.sinks.Sqlite(options.output, "ledger") if options.sink == "sqlite" else hf.sinks.Parquet(options.output)
+    job = hf.Job("ledger", checkpoint=options.checkpoint, trigger="available now", progress=False)
+    return job.write(rows, sink)
+
+
+def _watch(seconds_max: float, parent: int) -> None:
+    """Ends the program when it takes too long, or when the test that started it is gone."""
+    deadline = time.monotonic() + seconds_max
+    while time.monotonic() < deadline and os.getppid() == parent:
+        time.sleep(0.5)
+    why = f"no end after {seconds_max:.0f} seconds" if os.getppid() == parent else "the test is gone"
+    print(f"watchdog: {why}", file=sys.stderr, flush=True)
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)

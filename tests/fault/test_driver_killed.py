@@ -1,0 +1,83 @@
+"""The driver, with its JVM, is killed with `kill -9` ten times a run, in every phase of a micro-batch."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from .checker import History, check
+from .oracle import expected_rows
+from .running import Place, read_sink
+from .stream import make_files, write_files
+
+KILLS = 10
+FILES = 32
+
+# What is waited for, and how many seconds after it at most the program is killed.
+PHASES = {"active": 3.0, "begun": 0.5, "state": 0.06, "written": 0.04, "committed": 0.06}
+MID_BATCH_MIN = 3
+
+
+def moments(seed):
+    """For each kill: the phase, how many times it is let pass before, and the seconds after it."""
+    draw = random.Random(f"moments {seed}")
+    phases = [phase for phase in PHASES for _ in range(KILLS // len(PHASES))]
+    draw.shuffle(phases)
+    return [(phase, draw.randrange(2), draw.uniform(0, PHASES[phase])) for phase in phases]
+
+
+def wait_for(program, phase, times):
+    """Waits until the phase has come so many times since now; whether it has before the program ended."""
+    if phase == "active":
+        return not program.ended
+    look = getattr(program.place, phase)
+    seen = look()
+    for _ in range(times):
+        if not program.until(lambda seen=seen: look() != seen, f"a change of what is {phase}"):
+            return False
+        seen = look()
+    return True
+
+
+@pytest.mark.parametrize("sink", ["sqlite", "parquet"])
+def test_a_run_that_is_never_disturbed(seed, sink, start, tmp_path):
+    """What the others are compared with is right in the first place."""
+    place = Place(tmp_path, sink)
+    files = make_files(seed, FILES)
+    write_files(place.input, files)
+    history = History()
+    program = start(place)
+    program.finish()
+    history.ended = True
+    history.note("end", str(program.said))
+    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(files))
+    assert verdict.valid is True, str(verdict)
+
+
+@pytest.mark.parametrize("sink", ["sqlite", "parquet"])
+def test_the_driver_is_killed(seed, sink, start, tmp_path):
+    place = Place(tmp_path, sink)
+    files = make_files(seed, FILES)
+    write_files(place.input, files)
+    history = History(faults_wanted=KILLS)
+    in_batch = 0
+    for phase, skipped, delay in moments(f"{seed} {sink}"):
+        program = start(place)
+        if not wait_for(program, phase, skipped + 1):
+            break
+        time.sleep(delay)
+        if program.ended:
+            break
+        program.kill()
+        begun, committed = place.begun(), place.committed()
+        in_batch += begun > committed
+        history.note("kill", f"{delay:.3f} s after {phase} (begun {begun}, committed {committed}, state {place.state()})")
+    program = start(place)
+    program.finish()
+    history.ended = True
+    history.note("end", str(program.said))
+    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(files))
+    assert verdict.valid is True, str(verdict)
+    assert in_batch >= MID_BATCH_MIN, f"only {in_batch} kills came in the middle of a micro-batch"

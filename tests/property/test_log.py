@@ -1,0 +1,367 @@
+"""The log of a key group, under several workers, failed attempts, rollbacks, mixed-up stores and damaged bytes.
+
+Whatever was done before, a worker that opens a store must see what was committed there, or say which blob is damaged.
+The model of a store is the plain content at each of its versions.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import HealthCheck, assume, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from holdfast.engine.backends.heap import HEAD, HeapBackend, HeapOptions, delta_name, segment_name
+from holdfast.engine.log.blob import DELTA, SEGMENT, read_blob
+from holdfast.engine.log.head import NO_TOKEN, Head
+from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.tables import Focus, make_cell
+from holdfast.errors import CorruptState
+from holdfast.model.dofn import DoFn
+from holdfast.model.state import BagStateSpec, MapStateSpec, ValueStateSpec
+from holdfast.model.step import build_step
+from holdfast.model.timers import TimerSpec, on_timer
+from holdfast.model.windows import FixedWindows, IntervalWindow
+from holdfast.testing.memory_store import MemoryStore
+
+SETTINGS = settings(max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+WINDOWS = [IntervalWindow(0, 10), IntervalWindow(10, 20)]
+
+
+class Kept(DoFn):
+    """Cells whose deltas build upon what was there before: a delta that is lost or applied twice shows."""
+
+    TOTAL = ValueStateSpec("total")
+    BAG = BagStateSpec("bag")
+    MAP = MapStateSpec("map")
+    TIMER = TimerSpec("timer")
+
+    def process(
+        self,
+        element,
+        total=DoFn.StateParam(TOTAL),
+        bag=DoFn.StateParam(BAG),
+        names=DoFn.StateParam(MAP),
+        timer=DoFn.TimerParam(TIMER),
+    ):
+        pass
+
+    @on_timer(TIMER)
+    def on_time(self):
+        pass
+
+
+LAYOUT = Layout(build_step(Kept(), windowing=FixedWindows(10)))
+
+Content = dict[tuple[int, str, str], Any]
+"""(window, cell, key) → what it holds."""
+
+
+def content_of(state: KeyGroupState) -> Content:
+    return {
+        (WINDOWS.index(window.window), spec.name, key): exact(table.reveal(key))
+        for window in state.windows.values()
+        for spec, table in zip(LAYOUT.cells, window.tables, strict=False)
+        for key in table.values
+    }
+
+
+def exact(value: Any) -> Any:
+    return list(value.items()) if isinstance(value, dict) else value
+
+
+def expected(content: Content) -> Content:
+    return {place: exact(held) for place, held in content.items()}
+
+
+# --- what a bundle does -------------------------------------------------------------------------------------------
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "add", "add", "put", "put", "remove", "clear", "clear all", "drop window"]),
+        st.integers(0, 1),
+        st.sampled_from("ab"),
+        st.sampled_from("xyz"),
+        st.integers(0, 300),
+    ),
+    max_size=5,
+)
+
+
+def change(state: KeyGroupState, changes: list[Any]) -> None:
+    focus = Focus()
+    total, bag, names = (make_cell(spec, focus, None) for spec in LAYOUT.cells)
+    for verb, place, key, name, number in changes:
+        window = state.window(WINDOWS[place])
+        for cell, table in zip((total, bag, names), window.tables, strict=False):
+            cell.attach(table)
+        focus.key = key
+        if verb == "write":
+            total.write(number)
+        elif verb == "add":
+            bag.add(number)
+        elif verb == "put":
+            names.put(name, number)
+        elif verb == "remove":
+            names.remove(name)
+        elif verb == "clear":
+            bag.clear()
+        elif verb == "clear all":
+            for cell in (total, bag, names):
+                cell.clear()
+        else:
+            state.drop(window)
+
+
+def changed(content: Content, changes: list[Any]) -> Content:
+    content = copy.deepcopy(content)
+    for verb, place, key, name, number in changes:
+        if verb == "write":
+            content[place, "total", key] = number
+        elif verb == "add":
+            content.setdefault((place, "bag", key), []).append(number)
+        elif verb == "put":
+            content.setdefault((place, "map", key), {})[name] = number
+        elif verb == "remove":
+            content.get((place, "map", key), {}).pop(name, None)
+            if not content.get((place, "map", key), True):
+                del content[place, "map", key]
+        elif verb == "clear":
+            content.pop((place, "bag", key), None)
+        elif verb == "clear all":
+            for cell in ("total", "bag", "map"):
+                content.pop((place, cell, key), None)
+        else:
+            content = {where: held for where, held in content.items() if where[0] != place}
+    return content
+
+
+# --- the machine --------------------------------------------------------------------------------------------------
+
+
+class Query:
+    """A store, and what it held at each version: the stored blobs and their meaning."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.versions: list[tuple[dict[str, bytes], Content]] = [({}, {})]
+
+    @property
+    def content(self) -> Content:
+        return self.versions[-1][1]
+
+    def commit(self, content: Content) -> None:
+        self.store.commit()
+        self.versions.append((dict(self.store.committed), content))
+
+    def back_to(self, version: int) -> None:
+        del self.versions[version + 1 :]
+        self.store = MemoryStore(self.versions[-1][0])
+
+
+class FailingStore(MemoryStore):
+    """Refuses a write, the n-th."""
+
+    def __init__(self, blobs: dict[str, bytes], writes: int) -> None:
+        super().__init__(blobs)
+        self.writes = writes
+
+    def put(self, name: str, blob: bytes) -> None:
+        if self.writes == 0:
+            raise OSError("no room")
+        self.writes -= 1
+        super().put(name, blob)
+
+
+OPTIONS = [
+    {"deltas_max": 3, "segment_bytes_max": 1},
+    {"delta_bytes_min": 300, "segment_bytes_max": 60},
+    {"deltas_max": 0},
+    {},
+]
+
+workers = st.integers(0, 2)
+queries = st.sampled_from([0, 0, 0, 1])
+
+
+class LogMachine(RuleBasedStateMachine):
+    @initialize(options=st.lists(st.sampled_from(OPTIONS), min_size=3, max_size=3))
+    def begin(self, options: list[Any]) -> None:
+        self.options = [HeapOptions(**option) for option in options]
+        self.workers = [HeapBackend(LAYOUT, option) for option in self.options]
+        self.queries = [Query(), Query()]
+        self.ever: dict[str, set[bytes]] = {}
+        """All blobs that were ever written under a name, in any store, committed or not."""
+
+    def attempt(self, worker: int, query: int, changes: list[Any]) -> tuple[HeapBackend, MemoryStore]:
+        """A bundle up to its commit, after which the store may still be rolled back."""
+        backend, store = self.workers[worker], self.queries[query].store
+        state = backend.open(store)
+        assert content_of(state) == expected(self.queries[query].content)
+        change(state, changes)
+        return backend, store
+
+    def remember(self, store: MemoryStore) -> None:
+        for name, blob in store.items():
+            self.ever.setdefault(name, set()).add(blob)
+
+    @rule(worker=workers, query=queries, changes=CHANGES)
+    def bundle(self, worker: int, query: int, changes: list[Any]) -> None:
+        backend, store = self.attempt(worker, query, changes)
+        backend.commit(store)
+        self.remember(store)
+        self.queries[query].commit(changed(self.queries[query].content, changes))
+
+    @rule(worker=workers, query=queries)
+    def bundle_without_changes(self, worker: int, query: int) -> None:
+        backend, store = self.attempt(worker, query, [])
+        before = dict(store.items())
+        commit = backend.commit(store)
+        assert (commit.delta_bytes, commit.snapshot_bytes) == (0, 0)
+        assert dict(store.items()) == before
+
+    @rule(worker=workers, query=queries, changes=CHANGES)
+    def bundle_that_is_rolled_back(self, worker: int, query: int, changes: list[Any]) -> None:
+        backend, store = self.attempt(worker, query, changes)
+        backend.commit(store)
+        self.remember(store)
+        store.rollback()
+
+    @rule(worker=workers, query=queries, changes=CHANGES, told=st.booleans())
+    def bundle_that_is_abandoned(self, worker: int, query: int, changes: list[Any], told: bool) -> None:
+        backend, store = self.attempt(worker, query, changes)
+        if told:
+            backend.abandon()
+        store.rollback()
+
+    @rule(worker=workers, query=queries, changes=CHANGES, writes=st.integers(0, 3))
+    def bundle_whose_commit_fails(self, worker: int, query: int, changes: list[Any], writes: int) -> None:
+        backend, store = self.attempt(worker, query, changes)
+        failing = FailingStore(store.committed, writes)
+        try:
+            backend.commit(failing)
+        except OSError:
+            return
+        assert failing.writes >= 0  # there was room after all; nothing of it is committed
+
+    @rule(first=workers, second=workers, query=queries, changes=CHANGES)
+    def bundle_that_runs_twice(self, first: int, second: int, query: int, changes: list[Any]) -> None:
+        tokens = []
+        for worker in (first, second):
+            backend, store = self.attempt(worker, query, changes)
+            backend.commit(store)
+            tokens.append(Head.decode(store.get(HEAD)).token)
+            if len(tokens) == 1:
+                store.rollback()
+        assert tokens[0] == tokens[1]
+        self.queries[query].commit(changed(self.queries[query].content, changes))
+
+    @rule(query=queries, back=st.integers(1, 4))
+    def query_goes_back(self, query: int, back: int) -> None:
+        self.queries[query].back_to(max(0, len(self.queries[query].versions) - 1 - back))
+
+    @rule()
+    def stores_change_places(self) -> None:
+        self.queries.reverse()
+
+    @rule(worker=workers)
+    def worker_is_replaced(self, worker: int) -> None:
+        self.workers[worker] = HeapBackend(LAYOUT, self.options[worker])
+
+    @rule(worker=workers, query=queries)
+    def look(self, worker: int, query: int) -> None:
+        self.attempt(worker, query, [])
+
+    # Damage: what is done to the stored bytes, and then undone, for nobody may be the worse for it afterwards.
+
+    @precondition(lambda self: any(query.store.committed for query in self.queries))
+    @rule(
+        worker=st.integers(0, 3),
+        query=queries,
+        how=st.sampled_from(["flip", "truncate", "lengthen", "remove", "swap", "duplicate", "empty"]),
+        data=st.data(),
+    )
+    def damage(self, worker: int, query: int, how: str, data: Any) -> None:
+        blobs = dict(self.queries[query].store.committed)
+        assume(blobs)
+        name = data.draw(st.sampled_from(sorted(blobs)))
+        damaged = {name}
+        if how == "flip":
+            place = data.draw(st.integers(0, len(blobs[name]) - 1))
+            flipped = blobs[name][place] ^ data.draw(st.integers(1, 255))
+            blobs[name] = blobs[name][:place] + bytes([flipped]) + blobs[name][place + 1 :]
+        elif how == "truncate":
+            blobs[name] = blobs[name][: data.draw(st.integers(0, len(blobs[name]) - 1))]
+        elif how == "lengthen":
+            blobs[name] += data.draw(st.binary(min_size=1, max_size=4))
+        elif how == "remove":
+            del blobs[name]
+        elif how == "empty":
+            blobs[name] = b""
+        else:
+            other = data.draw(st.sampled_from(sorted(blobs)))
+            assume(blobs[other] != blobs[name])
+            blobs[name], blobs[other] = blobs[other], blobs[name] if how == "swap" else blobs[other]
+            damaged |= {other} if how == "swap" else set()
+        self.opens_right_or_refuses(worker, query, blobs, damaged)
+
+    @precondition(lambda self: self.foreign(0) or self.foreign(1))
+    @rule(worker=st.integers(0, 3), data=st.data())
+    def blob_of_another_state(self, worker: int, data: Any) -> None:
+        """A blob that is whole, but of this store's past, of an attempt that failed, or of the other store."""
+        query = 0 if self.foreign(0) else 1
+        name, blob = data.draw(st.sampled_from(self.foreign(query)))
+        self.opens_right_or_refuses(worker, query, self.queries[query].store.committed | {name: blob}, None)
+
+    def foreign(self, query: int) -> list[tuple[str, bytes]]:
+        """Blobs that could be mistaken for those of a store. Not the head: one of the past is just a past state."""
+        blobs = self.queries[query].store.committed
+        return sorted((name, b) for name in blobs.keys() - {HEAD} for b in self.ever.get(name, set()) - {blobs[name]})
+
+    def opens_right_or_refuses(self, worker: int, query: int, blobs: dict[str, bytes], damaged: Any) -> None:
+        """A fourth worker is a fresh one, which needs every blob."""
+        fresh = worker == len(self.workers)
+        backend = HeapBackend(LAYOUT) if fresh else self.workers[worker]
+        refusal = None
+        try:
+            state = backend.open(MemoryStore(blobs))
+        except CorruptState as refused:
+            refusal = str(refused)
+        if refusal is None:
+            assert not fresh or not blobs
+            assert content_of(state) == expected(self.queries[query].content)
+        elif damaged is not None:
+            assert any(repr(name) in refusal for name in damaged)
+
+    @invariant()
+    def stores_are_whole(self) -> None:
+        for query in self.queries:
+            is_whole(query.store.committed)
+
+
+def is_whole(blobs: dict[str, bytes]) -> None:
+    """The store holds exactly what its head says, and the deltas are one chain."""
+    head = Head.decode(blobs.get(HEAD))
+    deltas = [delta_name(sequence) for sequence in range(head.base + 1, head.last + 1)]
+    segments = [segment_name(head.base, part) for part in range(head.parts)]
+    assert set(blobs) == ({HEAD, *deltas, *segments} if blobs else set())
+    assert head.delta_bytes == sum(len(blobs[name]) for name in deltas)
+    assert head.snapshot_bytes == sum(len(blobs[name]) for name in segments)
+    for part, name in enumerate(segments):
+        blob = read_blob(blobs[name], name)
+        assert blob[:5] == (SEGMENT, head.base, part, head.parts, head.base_token)
+    token = head.base_token
+    for sequence, name in enumerate(deltas, head.base + 1):
+        blob = read_blob(blobs[name], name)
+        assert blob[:5] == (DELTA, sequence, 0, 1, token)
+        token = blob.token
+    assert token == head.token
+    if head.base == 0:
+        assert head.base_token == NO_TOKEN
+
+
+TestLog = LogMachine.TestCase
+TestLog.settings = SETTINGS
