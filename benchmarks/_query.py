@@ -1,0 +1,172 @@
+"""One streaming query in a driver process of its own, measured batch by batch.
+
+`run_query` starts this file as a program, with a `QueryRun` as JSON; the program prints a line for each micro-batch and
+leaves its measurements in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ContestantFailed", "QueryRun", "run_query"]
+
+_TIMEOUT_SECONDS = 1800
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class QueryRun:
+    """What to run. Everything is plain, because it travels as JSON."""
+
+    contestant: str
+    data: str
+    """The directory with the files; one is one micro-batch."""
+    checkpoint: str
+    key_type: str = "string"
+    cores: int = 2
+    probe: str = ""
+    """Afterwards one more file, from here, goes through; the counts that come out of it are kept."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """For the contestant."""
+    spark: dict[str, str] = field(default_factory=dict)
+    """Settings of Spark."""
+
+
+class ContestantFailed(Exception):
+    """The driver process of a query ended with an error."""
+
+
+def run_query(run: QueryRun) -> dict[str, Any]:
+    """Runs a query in a fresh driver process and gives its measurements."""
+    base = Path(run.checkpoint)
+    base.parent.mkdir(parents=True, exist_ok=True)
+    result, errors = base.with_suffix(".json"), base.with_suffix(".stderr")
+    with errors.open("w") as stderr:
+        command = [sys.executable, __file__, json.dumps(asdict(run)), str(result)]
+        try:
+            ended = subprocess.run(command, stderr=stderr, timeout=_TIMEOUT_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            raise ContestantFailed(f"{run.contestant}: no end after {_TIMEOUT_SECONDS} seconds") from None
+    if ended.returncode != 0:
+        tail = "\n".join(errors.read_text().splitlines()[-15:])
+        raise ContestantFailed(f"{run.contestant}: exit code {ended.returncode}\n{tail}")
+    measured: dict[str, Any] = json.loads(result.read_text())
+    return measured
+
+
+def main() -> None:
+    run = QueryRun(**json.loads(sys.argv[1]))
+    measured = _measure(run)
+    Path(sys.argv[2]).write_text(json.dumps(measured))
+
+
+def _measure(run: QueryRun) -> dict[str, Any]:
+    from _processes import MemoryWatch, usage
+
+    load_before = os.getloadavg()[0]
+    spark = _session(run)
+    start = time.perf_counter()
+    counts = _counts(spark, run)
+    with MemoryWatch() as watch:
+        query = _writer(run, counts).format("noop").start()
+        batches = _watch_batches(query, start, usage)
+    measured = {
+        "batches": batches,
+        "peak_worker_rss_bytes": watch.peak_bytes,
+        "checkpoint_bytes": _size(Path(run.checkpoint)),
+        "metrics": _step_metrics(counts),
+        "machine_load": [load_before, os.getloadavg()[0]],
+    }
+    if run.probe:
+        measured["probe"] = _probe(run, counts)
+    spark.stop()
+    return measured
+
+
+def _session(run: QueryRun) -> Any:
+    import holdfast as hf
+
+    settings = {
+        # Small files are split too, so that all cores take part in reading.
+        "spark.sql.files.openCostInBytes": "0",
+        **run.spark,
+    }
+    if run.contestant != "holdfast":
+        settings["spark.python.daemon.module"] = "pyspark.daemon"
+    return hf.session(f"benchmark {run.contestant}", cores=run.cores, config=settings)
+
+
+def _counts(spark: Any, run: QueryRun) -> Any:
+    from _contestants import CONTESTANTS
+    from _data import SCHEMAS
+
+    rows = spark.readStream.schema(SCHEMAS[run.key_type]).option("maxFilesPerTrigger", 1).parquet(run.data)
+    return CONTESTANTS[run.contestant].build(rows, f"key {run.key_type}, count long", run.options)
+
+
+def _writer(run: QueryRun, counts: Any) -> Any:
+    from _contestants import CONTESTANTS
+
+    writer = counts.writeStream.outputMode(CONTESTANTS[run.contestant].output_mode)
+    return writer.option("checkpointLocation", run.checkpoint).trigger(availableNow=True)
+
+
+def _watch_batches(query: Any, start: float, usage: Any) -> list[dict[str, Any]]:
+    """Notes each micro-batch as it ends, with what had been used by then."""
+    batches: list[dict[str, Any]] = []
+    ended = False
+    while not ended:
+        ended = query.awaitTermination(_POLL_SECONDS)
+        known = {batch["id"] for batch in batches}
+        for progress in query.recentProgress:
+            if progress["batchId"] in known or not progress["numInputRows"]:
+                continue
+            batch = {
+                "id": progress["batchId"],
+                "rows": progress["numInputRows"],
+                "ms": progress["durationMs"]["triggerExecution"],
+                "parts_ms": progress["durationMs"],
+                "since_start_s": time.perf_counter() - start,
+                **asdict(usage()),
+            }
+            batches.append(batch)
+            rate = batch["rows"] / batch["ms"] * 1000
+            print(f"    batch {batch['id']}: {batch['rows']:,} rows in {batch['ms']:,} ms ({rate:,.0f} rows/s)", flush=True)
+    return batches
+
+
+def _step_metrics(counts: Any) -> dict[str, int]:
+    """Holdfast's own counters; of the others, nothing."""
+    from holdfast.spark.unpack import origin_of
+
+    origin = origin_of(counts)
+    return {} if origin is None else {name: origin.metrics.value[name] for name in origin.metrics.value.names()}
+
+
+def _probe(run: QueryRun, counts: Any) -> dict[str, int]:
+    """The last count of every key of the probe file, after it has gone through as one more micro-batch."""
+    for file in Path(run.probe).iterdir():
+        os.link(file, Path(run.data) / f"probe-{file.name}")
+    highest: dict[str, int] = {}
+
+    def collect(frame: Any, _: int) -> None:
+        for row in frame.collect():
+            highest[str(row["key"])] = max(row["count"], highest.get(str(row["key"]), 0))
+
+    _writer(run, counts).foreachBatch(collect).start().awaitTermination()
+    return highest
+
+
+def _size(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
+
+
+if __name__ == "__main__":
+    main()
