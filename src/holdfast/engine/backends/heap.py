@@ -65,8 +65,8 @@ class HeapBackend:
         self.loads = 0
         """How often the state had to be read from its beginning."""
         self.catch_ups = 0
-        self._opened = (0, 0)
         """How often only the deltas that were missed had to be read."""
+        self._opened = (0, 0)
 
     def open(self, store: BlobStore) -> KeyGroupState:
         self._opened = (self.loads, self.catch_ups)
@@ -80,7 +80,10 @@ class HeapBackend:
                 for blob in missed:
                     apply_sections(self._state, blob.sections, delta_name(blob.sequence))
                 self._state.reindex()
-                self.catch_ups += 1
+                if self._head.last:
+                    self.catch_ups += 1
+                else:
+                    self.loads += 1
         self._head = head
         self._token = None
         return self._state
