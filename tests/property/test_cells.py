@@ -45,7 +45,7 @@ from holdfast.model.windows import GlobalWindow
 from holdfast.testing.memory_store import MemoryStore
 
 SETTINGS = settings(
-    max_examples=150,
+    max_examples=200,
     stateful_step_count=40,
     deadline=None,  # a busy machine is no failure
     suppress_health_check=[HealthCheck.too_slow],
@@ -320,6 +320,7 @@ class CellMachine(RuleBasedStateMachine):
 
     @rule()
     def the_call_ends(self) -> None:
+        assert self.worker.call(KEYS[0], "prefetch") is None
         self.new_call()
 
     @precondition(lambda self: self.undo is not None)
@@ -384,10 +385,6 @@ class CellMachine(RuleBasedStateMachine):
     def clear(self, key: Any) -> None:
         self.do(key, "clear")
         self.model.pop(repr(key), None)
-
-    @rule(key=st.sampled_from(KEYS))
-    def prefetch(self, key: Any) -> None:
-        assert self.worker.call(key, "prefetch") is None
 
 
 class ValueMachine(CellMachine):

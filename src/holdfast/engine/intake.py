@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,9 @@ from holdfast.model.windows import (
 __all__ = ["Assigned", "Elements", "assign"]
 
 
+_KEY = itemgetter(0)
+
+
 class Elements(NamedTuple):
     """The elements of a bundle, as columns in order of arrival."""
 
@@ -33,7 +37,7 @@ class Elements(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[Any, Any]], times: Sequence[int]) -> Elements:
-        return cls(slots_of([key for key, _ in pairs]), pairs, times)
+        return cls(slots_of(list(map(_KEY, pairs))), pairs, times)
 
     def take(self, indexes: Sequence[int]) -> Elements:
         slots, pairs, times = self.slots, self.pairs, self.times

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.engine.keys import sort_slots
 from holdfast.engine.tables.base import Focus, Slot, Undo
 from holdfast.engine.tables.maps import MapCell
-from holdfast.engine.tables.value import ValueCell
+from holdfast.engine.tables.value import value_cell
 from holdfast.errors import OutputError, TimeError
 from holdfast.model.coders import StrUtf8Coder, VarIntCoder
 from holdfast.model.state import MapStateSpec, StateSpec, ValueStateSpec
@@ -114,7 +114,7 @@ class TimerHandle(Timer):
         self._place = place
         self._spec = spec
         self._focus = focus
-        self._untagged = ValueCell(cells[0], focus, undo)
+        self._untagged = value_cell(cells[0], focus, undo)
         self._tagged = MapCell(cells[1], focus, undo)  # type: ignore[arg-type]
 
     def attach(self, window: WindowState, untagged: Any, tagged: Any) -> None:

@@ -88,7 +88,7 @@ class KeyGroupProcessor(StatefulProcessor):
             if is_new:
                 self._check_manifest()
             state = backend.open(self._blobs)
-            if not is_new and not backend.stored_bytes:
+            if not is_new and backend.is_new:
                 # The attempt that wrote the manifest may have been undone, or the micro-batch is evaluated once more.
                 self._check_manifest()
             clocks = self._clocks(times)

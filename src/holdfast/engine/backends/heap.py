@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from holdfast.engine.backends.protocol import BlobStore, Commit
-from holdfast.engine.log.blob import DELTA, SEGMENT, Blob, Section, read_blob, write_blob
+from holdfast.engine.log.blob import DELTA, SEGMENT, Blob, Section, plain_size, read_blob, write_blob
 from holdfast.engine.log.head import Head
 from holdfast.engine.log.sections import apply_sections, delta_sections, segments
 from holdfast.engine.state import KeyGroupState, Layout
@@ -34,8 +34,8 @@ _ENTRY_BYTES = 200
 
 
 class HeapOptions:
-    """When to write a snapshot: once the deltas are larger than `snapshot_ratio` times the last one and than
-    `delta_bytes_min`, or more than `deltas_max` in number. `spread` (0 to 1) shifts these limits, so that
+    """When to write a snapshot: once the deltas, before compression, are larger than `snapshot_ratio` times the last
+    one and than `delta_bytes_min`, or more than `deltas_max` in number. `spread` (0 to 1) shifts these limits, so that
     key groups with equal load do not all pay in the same micro-batch."""
 
     def __init__(
@@ -99,10 +99,11 @@ class HeapBackend:
             return self._commit()
         sequence = self._head.last + 1
         delta, token = write_blob(DELTA, sequence, self._head.token, sections)
-        head = replace(self._head, last=sequence, token=token, delta_bytes=self._head.delta_bytes + len(delta))
+        delta_bytes = self._head.delta_bytes + plain_size(delta)
+        head = replace(self._head, last=sequence, token=token, delta_bytes=delta_bytes)
         if self._is_snapshot_due(head):
-            head = self._write_snapshot(store, head)
-            commit = self._commit(snapshot_bytes=head.snapshot_bytes)
+            head, written = self._write_snapshot(store, head)
+            commit = self._commit(snapshot_bytes=written)
         else:
             store.put(delta_name(sequence), delta)
             commit = self._commit(delta_bytes=len(delta))
@@ -126,15 +127,15 @@ class HeapBackend:
         self._state = KeyGroupState(self._layout)
 
     @property
-    def stored_bytes(self) -> int:
-        """The size of what the store holds, which is also a measure of what the memory does."""
-        return self._head.snapshot_bytes + self._head.delta_bytes
+    def is_new(self) -> bool:
+        """Whether nothing has ever been committed to the log."""
+        return self._head.last == 0
 
     @property
     def memory_bytes(self) -> int:
         """An estimate of what the copy in memory takes: each entry costs a place in a dict besides its own size."""
         entries = sum(len(table.values) for window in self._state.windows.values() for table in window.tables)
-        return 3 * self.stored_bytes + _ENTRY_BYTES * entries
+        return 3 * (self._head.snapshot_bytes + self._head.delta_bytes) + _ENTRY_BYTES * entries
 
     def _is_snapshot_due(self, head: Head) -> bool:
         options = self._options
@@ -142,18 +143,21 @@ class HeapBackend:
             return True
         return head.delta_bytes > max(options.delta_bytes_min, options.snapshot_ratio * head.snapshot_bytes)
 
-    def _write_snapshot(self, store: BlobStore, head: Head) -> Head:
+    def _write_snapshot(self, store: BlobStore, head: Head) -> tuple[Head, int]:
+        """The head after a snapshot, and how many bytes that wrote."""
         parts: list[list[Section]] = list(segments(self._state, self._options.segment_bytes_max))
         for part in range(head.parts):
             store.remove(segment_name(head.base, part))
         for sequence in range(head.base + 1, head.last):
             store.remove(delta_name(sequence))
-        size = 0
+        size = written = 0
         for part, sections in enumerate(parts):
             blob, _ = write_blob(SEGMENT, head.last, head.token, sections, part=part, parts=len(parts))
             store.put(segment_name(head.last, part), blob)
-            size += len(blob)
-        return replace(head, base=head.last, base_token=head.token, parts=len(parts), snapshot_bytes=size, delta_bytes=0)
+            size += plain_size(blob)
+            written += len(blob)
+        head = replace(head, base=head.last, base_token=head.token, parts=len(parts), snapshot_bytes=size, delta_bytes=0)
+        return head, written
 
     def _missed(self, store: BlobStore, head: Head) -> list[Blob] | None:
         """The deltas that lead from the copy in memory to the head, or None if the copy is not on the way there."""

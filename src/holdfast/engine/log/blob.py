@@ -38,7 +38,7 @@ import zstandard
 
 from holdfast.errors import CorruptState
 
-__all__ = ["DELTA", "DROP_WINDOW", "SEGMENT", "TOKEN_BYTES", "Blob", "Section", "read_blob", "write_blob"]
+__all__ = ["DELTA", "DROP_WINDOW", "SEGMENT", "TOKEN_BYTES", "Blob", "Section", "plain_size", "read_blob", "write_blob"]
 
 DELTA = 1
 SEGMENT = 2
@@ -89,6 +89,14 @@ def write_blob(
     header = _HEADER.pack(_MAGIC, kind, _VERSION, flags, sequence, part, parts, len(body), parent)
     token = _token(header, body)
     return b"".join((header, token, body)), token
+
+
+def plain_size(blob: bytes) -> int:
+    """How large a blob would be without compression: a measure of what is in it, and of the work it stands for."""
+    flags = _HEADER.unpack_from(blob)[3]
+    if not flags & _COMPRESSED:
+        return len(blob)
+    return _BODY_AT + int(zstandard.frame_content_size(blob[_BODY_AT:]))
 
 
 def read_blob(data: bytes, name: str) -> Blob:

@@ -8,8 +8,8 @@ offset  size  field
 16      8     last              sequence number of the last delta
 24      4     parts             segments of the snapshot
 28      4     zero
-32      8     snapshot bytes    size of all segments
-40      8     delta bytes       size of all deltas after the base
+32      8     snapshot bytes    size of all segments, without compression
+40      8     delta bytes       size of all deltas after the base, without compression
 48      16    base token        token of the state at the base
 64      16    token             token of the state at the end
 80      16    checksum          blake2b-128 of bytes 0 to 79

@@ -46,9 +46,9 @@ def _all_sections(state: KeyGroupState) -> Iterator[Section]:
     for data in sorted(state.windows):
         window = state.windows[data]
         for spec, table in zip(state.layout.specs, window.tables, strict=True):
-            keys = iter(table.values)
+            keys, entries = iter(table.values), iter(table.values.values())
             while chunk := list(islice(keys, _CHUNK_KEYS)):
-                yield _section(window, spec.name, table.rows(chunk))
+                yield _section(window, spec.name, table.rows(chunk, list(islice(entries, _CHUNK_KEYS))))
 
 
 def _section(window: WindowState, cell: str, rows: Rows) -> Section:

@@ -10,7 +10,7 @@ from holdfast.engine.tables.combining import CombiningCell, CombiningTable
 from holdfast.engine.tables.maps import MapCell, MapTable
 from holdfast.engine.tables.ordered import OrderedListCell, OrderedListTable
 from holdfast.engine.tables.sets import SetCell, SetTable
-from holdfast.engine.tables.value import ValueCell, ValueTable
+from holdfast.engine.tables.value import ValueCell, ValueTable, value_cell
 from holdfast.model.state import StateSpec
 
 __all__ = ["Focus", "Rows", "Slot", "Table", "Undo", "make_cell", "make_table"]
@@ -33,5 +33,7 @@ def make_table(spec: StateSpec) -> Table:
 
 def make_cell(spec: StateSpec, focus: Focus, undo: Undo | None) -> Cell[Any]:
     """A live cell; without `undo` a call cannot be taken back, which is a little faster."""
+    if spec.kind == "value":
+        return value_cell(spec, focus, undo)
     cell: Cell[Any] = _KINDS[spec.kind][1](spec, focus, undo)
     return cell

@@ -31,8 +31,8 @@ class BagTable(Table):
         if replaced:
             yield self._rows(REPLACE, replaced, [self.values.get(key, []) for key in replaced])
 
-    def rows(self, keys: list[Slot]) -> Rows:
-        return self._rows(REPLACE, keys, [self.values[key] for key in keys])
+    def rows(self, keys: list[Slot], entries: list[Any]) -> Rows:
+        return self._rows(REPLACE, keys, entries)
 
     def _rows(self, operation: int, keys: list[Slot], lists: list[list[Any]]) -> Rows:
         block = self.spec.coder.encode_block(list(chain.from_iterable(lists)))

@@ -124,8 +124,8 @@ class Table(abc.ABC):
         """What changed since the last commit."""
 
     @abc.abstractmethod
-    def rows(self, keys: list[Slot]) -> Rows:
-        """The whole entries of these keys, as a row group that sets them."""
+    def rows(self, keys: list[Slot], entries: list[Any]) -> Rows:
+        """A row group that sets these keys to these entries of `values`."""
 
     @abc.abstractmethod
     def apply(self, rows: Rows) -> None:

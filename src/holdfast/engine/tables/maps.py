@@ -49,8 +49,8 @@ class MapTable(Table):
         if replaced:
             yield Rows(REPLACE, replaced, self._columns([self.values.get(key, {}) for key in replaced]))
 
-    def rows(self, keys: list[Slot]) -> Rows:
-        return Rows(REPLACE, keys, self._columns([self.values[key] for key in keys]))
+    def rows(self, keys: list[Slot], entries: list[Any]) -> Rows:
+        return Rows(REPLACE, keys, self._columns(entries))
 
     def _key_columns(self, lists: list[Any]) -> list[bytes]:
         return [

@@ -84,8 +84,8 @@ class OrderedListTable(Table):
         if replaced:
             yield Rows(REPLACE, replaced, self._columns([self.values.get(key, Series()) for key in replaced]))
 
-    def rows(self, keys: list[Slot]) -> Rows:
-        return Rows(REPLACE, keys, self._columns([self.values[key] for key in keys]))
+    def rows(self, keys: list[Slot], entries: list[Any]) -> Rows:
+        return Rows(REPLACE, keys, self._columns(entries))
 
     def _columns(self, series: list[Series]) -> list[bytes]:
         times = list(chain.from_iterable(s.times for s in series))

@@ -37,8 +37,8 @@ class SetTable(Table):
             lists = [self._sorted(self.values.get(key, ())) for key in replaced]
             yield Rows(REPLACE, replaced, self._columns(lists))
 
-    def rows(self, keys: list[Slot]) -> Rows:
-        return Rows(REPLACE, keys, self._columns([self._sorted(self.values[key]) for key in keys]))
+    def rows(self, keys: list[Slot], entries: list[Any]) -> Rows:
+        return Rows(REPLACE, keys, self._columns([self._sorted(entry) for entry in entries]))
 
     def _columns(self, lists: list[list[Any]]) -> list[bytes]:
         return [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.engine.tables.base import DROP, MISSING, PUT, Cell, Rows, Slot, Table
+from holdfast.engine.tables.base import DROP, MISSING, PUT, Cell, Focus, Rows, Slot, Table, Undo
 from holdfast.model.coders import Encoded
 from holdfast.model.state import StateSpec, ValueState
 
-__all__ = ["ValueCell", "ValueTable"]
+__all__ = ["ValueCell", "ValueTable", "value_cell"]
 
 
 class ValueTable(Table):
@@ -40,8 +40,8 @@ class ValueTable(Table):
         if changes:
             yield Rows(PUT, list(changes), [self.spec.coder.encode_block(list(changes.values()))])
 
-    def rows(self, keys: list[Slot]) -> Rows:
-        return Rows(PUT, keys, [self.spec.coder.encode_block([self.values[key] for key in keys])])
+    def rows(self, keys: list[Slot], entries: list[Any]) -> Rows:
+        return Rows(PUT, keys, [self.spec.coder.encode_block(entries)])
 
     def apply(self, rows: Rows) -> None:
         if rows.operation == DROP:
@@ -73,15 +73,32 @@ class ValueCell(Cell[ValueTable], ValueState[Any]):
         if type(value) not in self._direct:
             value = self._freeze(value)
         key = self._focus.key
-        if self._undo is not None:
-            self._undo.restore(self._values, key)
-            self._undo.restore(self._changes, key)
         self._values[key] = value
         self._changes[key] = value
 
     def clear(self) -> None:
-        key = self._focus.key
-        if self._undo is not None:
-            self._undo.restore(self._values, key)
-            self._undo.restore(self._changes, key)
-        self._table.drop(key)
+        self._table.drop(self._focus.key)
+
+
+class GuardedValueCell(ValueCell):
+    """The same where a call may have to be taken back."""
+
+    __slots__ = ()
+
+    def write(self, value: Any) -> None:
+        self._remember()
+        super().write(value)
+
+    def clear(self) -> None:
+        self._remember()
+        super().clear()
+
+    def _remember(self) -> None:
+        assert self._undo is not None
+        self._undo.restore(self._values, self._focus.key)
+        self._undo.restore(self._changes, self._focus.key)
+
+
+def value_cell(spec: StateSpec, focus: Focus, undo: Undo | None) -> ValueCell:
+    """A value cell that remembers what it changes only if somebody asks."""
+    return ValueCell(spec, focus, None) if undo is None else GuardedValueCell(spec, focus, undo)
