@@ -22,7 +22,7 @@ from typing import Any
 import holdfast as hf
 from holdfast.engine.backends.heap import HeapBackend
 from holdfast.engine.intake import Elements
-from holdfast.engine.runner import Clocks, StepRunner
+from holdfast.engine.runner import Clocks, StepRunner, collection_paused
 from holdfast.engine.state import Layout
 from holdfast.model.step import build_step
 from holdfast.testing.memory_store import MemoryStore
@@ -53,11 +53,12 @@ class Engine:
     def bundle(self, pairs: list[tuple[str, int]]) -> tuple[float, float, list[Any]]:
         """Seconds for the elements, and for all of it with the log; and the outputs."""
         start = time.perf_counter()
-        state = self.backend.open(self.store)
-        elements = Elements.of(pairs, [0] * len(pairs))
-        outputs = self.runner.run(state, elements, Clocks(0, 0, 0), self.batch).items
-        ran = time.perf_counter() - start
-        self.backend.commit(self.store)
+        with collection_paused():
+            state = self.backend.open(self.store)
+            elements = Elements.of(pairs, [0] * len(pairs))
+            outputs = self.runner.run(state, elements, Clocks(0, 0, 0), self.batch).items
+            ran = time.perf_counter() - start
+            self.backend.commit(self.store)
         self.store.commit()
         self.batch += 1
         return ran, time.perf_counter() - start, outputs

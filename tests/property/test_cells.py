@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from holdfast.engine.backends.heap import HEAD, HeapBackend, HeapOptions
 from holdfast.engine.keys import slot_of
@@ -45,8 +45,8 @@ from holdfast.model.windows import GlobalWindow
 from holdfast.testing.memory_store import MemoryStore
 
 SETTINGS = settings(
-    max_examples=200,
-    stateful_step_count=40,
+    max_examples=150,
+    stateful_step_count=25,
     deadline=None,  # a busy machine is no failure
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -260,7 +260,8 @@ class Worker:
 
 
 class CellMachine(RuleBasedStateMachine):
-    """Subclasses bring the spec, the methods of the kind as rules, and keep `model`: key (by repr) → plain value."""
+    """Subclasses bring the spec and, for each method of the kind, one of the same name that calls it and keeps
+    `model`: key (by repr) → plain value."""
 
     METHODS: ClassVar[set[str]]
     CHOICES: ClassVar[list[Choice]] = ANY_CODER
@@ -288,12 +289,12 @@ class CellMachine(RuleBasedStateMachine):
         """A fresh worker takes over."""
         self.worker = Worker(self.layout, self.options, self.undo)
         self.open()
+        assert self.worker.call(KEYS[0], "prefetch") is None
 
     def open(self) -> None:
         self.worker.open(self.store)
         self.calls: list[tuple[Any, str, Any]] = []
         self.views: list[tuple[Any, Any]] = []
-        self.new_call()
 
     def new_call(self) -> None:
         """What was done so far stays; what comes may be taken back."""
@@ -318,20 +319,19 @@ class CellMachine(RuleBasedStateMachine):
     def draw(self, data: Any) -> Any:
         return copy.deepcopy(data.draw(st.sampled_from(self.choice.values)))
 
-    @rule()
-    def the_call_ends(self) -> None:
-        assert self.worker.call(KEYS[0], "prefetch") is None
+    @rule(key=st.sampled_from(KEYS), fails=st.booleans(), data=st.data())
+    def call(self, key: Any, fails: bool, data: Any) -> None:
+        """A call of the user's function, which does a few things to the cell of its key, and may fail after them."""
         self.new_call()
-
-    @precondition(lambda self: self.undo is not None)
-    @rule()
-    def the_call_fails(self) -> None:
-        self.undo.rollback()
-        self.model, length, sections = self.before
-        del self.calls[length:]
-        self.views = []
-        assert delta_sections(self.worker.state) == sections
-        self.new_call()
+        for method in data.draw(st.lists(st.sampled_from(sorted(self.METHODS)), min_size=1, max_size=5)):
+            getattr(self, method)(key, data)
+            self.live_state_is_as_modelled()
+        if fails and self.undo is not None:
+            self.undo.rollback()
+            self.model, length, sections = self.before
+            del self.calls[length:]
+            self.views = []
+            assert delta_sections(self.worker.state) == sections
 
     @rule(snapshot=st.booleans(), follow=st.booleans())
     def commit(self, snapshot: bool, follow: bool) -> None:
@@ -381,8 +381,7 @@ class CellMachine(RuleBasedStateMachine):
         worker.backend.commit(store)
         return Head.decode(store.get(HEAD)).token
 
-    @rule(key=st.sampled_from(KEYS))
-    def clear(self, key: Any) -> None:
+    def clear(self, key: Any, data: Any) -> None:
         self.do(key, "clear")
         self.model.pop(repr(key), None)
 
@@ -393,14 +392,12 @@ class ValueMachine(CellMachine):
     def spec(self) -> StateSpec:
         return ValueStateSpec("cell", self.choice.coder)
 
-    @rule(key=st.sampled_from(KEYS), data=st.data())
     def write(self, key: Any, data: Any) -> None:
         value = self.draw(data)
         self.do(key, "write", value)
         self.model[repr(key)] = value
 
-    @rule(key=st.sampled_from(KEYS))
-    def read(self, key: Any) -> None:
+    def read(self, key: Any, data: Any) -> None:
         self.see(key, "read", self.model.get(repr(key)))
 
 
@@ -410,14 +407,12 @@ class BagMachine(CellMachine):
     def spec(self) -> StateSpec:
         return BagStateSpec("cell", self.choice.coder)
 
-    @rule(key=st.sampled_from(KEYS), data=st.data())
     def add(self, key: Any, data: Any) -> None:
         value = self.draw(data)
         self.do(key, "add", value)
         self.model.setdefault(repr(key), []).append(value)
 
-    @rule(key=st.sampled_from(KEYS))
-    def read(self, key: Any) -> None:
+    def read(self, key: Any, data: Any) -> None:
         expected = self.model.get(repr(key), [])
         view = self.worker.call(key, "read")
         for item in view:
@@ -433,13 +428,11 @@ class SetMachine(CellMachine):
     def spec(self) -> StateSpec:
         return SetStateSpec("cell", self.choice.coder)
 
-    @rule(key=st.sampled_from(KEYS), data=st.data())
     def add(self, key: Any, data: Any) -> None:
         value = self.draw(data)
         self.do(key, "add", value)
         self.model.setdefault(repr(key), set()).add(value)
 
-    @rule(key=st.sampled_from(KEYS), data=st.data())
     def remove(self, key: Any, data: Any) -> None:
         held = sorted(self.model.get(repr(key), ()), key=repr)
         value = copy.deepcopy(data.draw(st.sampled_from(held + self.choice.values)))
@@ -449,13 +442,11 @@ class SetMachine(CellMachine):
             if not self.model[repr(key)]:
                 del self.model[repr(key)]
 
-    @rule(key=st.sampled_from(KEYS), data=st.data())
     def contains(self, key: Any, data: Any) -> None:
         value = self.draw(data)
         assert self.worker.call(key, "contains", value) is (value in self.model.get(repr(key), set()))
 
-    @rule(key=st.sampled_from(KEYS))
-    def read(self, key: Any) -> None:
+    def read(self, key: Any, data: Any) -> None:
         self.see(key, "read", self.model.get(repr(key), set()))
 
 
@@ -473,37 +464,42 @@ class MapMachine(CellMachine):
     def draw_name(self, key: Any, data: Any) -> Any:
         return copy.deepcopy(data.draw(st.sampled_from([*self.model.get(repr(key), ()), *self.names.values])))
 
-    @rule(key=st.sampled_from(KEYS), data=st.data())
     def put(self, key: Any, data: Any) -> None:
         name, value = self.draw_name(key, data), self.draw(data)
         self.do(key, "put", name, value)
         self.model.setdefault(repr(key), {})[name] = value
 
-    @rule(key=st.sampled_from(KEYS), data=st.data())
     def remove(self, key: Any, data: Any) -> None:
         name = self.draw_name(key, data)
         self.do(key, "remove", name)
         if self.model.get(repr(key), {}).pop(name, self) is not self and not self.model[repr(key)]:
             del self.model[repr(key)]
 
-    @rule(key=st.sampled_from(KEYS), data=st.data())
     def get(self, key: Any, data: Any) -> None:
         name = self.draw_name(key, data)
         held = self.model.get(repr(key), {})
         self.see(key, "get", held.get(name), name)
         self.see(key, "get", held.get(name, "no such"), name, "no such")
-        assert self.worker.call(key, "contains", name) is (name in held)
 
-    @rule(key=st.sampled_from(KEYS))
-    def read(self, key: Any) -> None:
-        held = self.model.get(repr(key), {})
-        self.see(key, "keys", list(held))
-        self.see(key, "values", list(held.values()))
-        self.see(key, "items", list(held.items()))
-        self.see(key, "read", held)
+    def contains(self, key: Any, data: Any) -> None:
+        name = self.draw_name(key, data)
+        assert self.worker.call(key, "contains", name) is (name in self.model.get(repr(key), {}))
+
+    def keys(self, key: Any, data: Any) -> None:
+        self.see(key, "keys", list(self.model.get(repr(key), {})))
+
+    def values(self, key: Any, data: Any) -> None:
+        self.see(key, "values", list(self.model.get(repr(key), {}).values()))
+
+    def items(self, key: Any, data: Any) -> None:
+        self.see(key, "items", list(self.model.get(repr(key), {}).items()))
+
+    def read(self, key: Any, data: Any) -> None:
+        self.see(key, "read", self.model.get(repr(key), {}))
 
 
 TIMES = [-1, 0, 1, 1.5, 2, Timestamp(2), Timestamp(micros=2_000_001), 3, 10**9]
+RANGES = st.tuples(st.sampled_from(TIMES), st.sampled_from(TIMES))
 
 
 class OrderedListMachine(CellMachine):
@@ -516,24 +512,22 @@ class OrderedListMachine(CellMachine):
         low, high = Timestamp.of(low), Timestamp.of(high)
         return [(time, value) for time, value in self.model.get(repr(key), []) if low <= time < high]
 
-    @rule(key=st.sampled_from(KEYS), time=st.sampled_from(TIMES), data=st.data())
-    def add(self, key: Any, time: Any, data: Any) -> None:
-        value = self.draw(data)
+    def add(self, key: Any, data: Any) -> None:
+        time, value = data.draw(st.sampled_from(TIMES)), self.draw(data)
         self.do(key, "add", (time, value))
         pairs = self.model.setdefault(repr(key), [])
         pairs.append((Timestamp.of(time), value))
         pairs.sort(key=lambda pair: pair[0])
 
-    @rule(key=st.sampled_from(KEYS))
-    def read(self, key: Any) -> None:
+    def read(self, key: Any, data: Any) -> None:
         self.see(key, "read", self.model.get(repr(key), []))
 
-    @rule(key=st.sampled_from(KEYS), low=st.sampled_from(TIMES), high=st.sampled_from(TIMES))
-    def read_range(self, key: Any, low: Any, high: Any) -> None:
+    def read_range(self, key: Any, data: Any) -> None:
+        low, high = data.draw(RANGES)
         self.see(key, "read_range", self.between(key, low, high), low, high)
 
-    @rule(key=st.sampled_from(KEYS), low=st.sampled_from(TIMES), high=st.sampled_from(TIMES))
-    def clear_range(self, key: Any, low: Any, high: Any) -> None:
+    def clear_range(self, key: Any, data: Any) -> None:
+        low, high = data.draw(RANGES)
         gone = self.between(key, low, high)
         self.do(key, "clear_range", low, high)
         if gone:
@@ -552,14 +546,12 @@ class CombiningMachine(CellMachine):
     def spec(self) -> StateSpec:
         return CombiningStateSpec("cell", self.choice.coder, self.combine)
 
-    @rule(key=st.sampled_from(KEYS), data=st.data())
     def add(self, key: Any, data: Any) -> None:
         value = self.draw(data)
         self.do(key, "add", value)
         self.model.setdefault(repr(key), []).append(value)
 
-    @rule(key=st.sampled_from(KEYS))
-    def read(self, key: Any) -> None:
+    def read(self, key: Any, data: Any) -> None:
         self.see(key, "read", self.revealed(self.model.get(repr(key), [])))
 
 

@@ -38,7 +38,7 @@ from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, Step
 from holdfast.model.timestamps import Timestamp
 from holdfast.model.windows import GlobalWindow, GlobalWindows
 
-__all__ = ["Clocks", "StepRunner"]
+__all__ = ["Clocks", "StepRunner", "collection_paused"]
 
 
 class Clocks:
@@ -55,8 +55,11 @@ class Clocks:
 
 
 @contextlib.contextmanager
-def _collection_paused() -> Iterator[None]:
-    """No cyclic garbage collection while a bundle makes its many small, acyclic objects over a large heap."""
+def collection_paused() -> Iterator[None]:
+    """No cyclic garbage collection while a bundle makes its many small, acyclic objects over a large heap.
+
+    For whoever runs bundles, around all that is done for one: most of what it made is gone again at the end.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -164,7 +167,7 @@ class StepRunner:
         self.metrics.elements = len(elements.slots)
         self.window = None
         self.focus.key = None
-        with bundle_present(clocks.now, self.metrics.user), _collection_paused():
+        with bundle_present(clocks.now, self.metrics.user):
             try:
                 self._bundle(state, elements, clocks)
             except Exception as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.engine.runner import Clocks
+from holdfast.engine.runner import Clocks, collection_paused
 from holdfast.engine.state import KeyGroupState
 from holdfast.model.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from holdfast.spark.plan import StepPlan
@@ -25,7 +25,7 @@ def bounded_run(plan: StepPlan, metrics: Any) -> Callable[[pa.Table], pa.Table]:
     """A function for `applyInArrow`: takes the packed rows of a key group, gives its packed outputs."""
 
     def run(table: pa.Table) -> pa.Table:
-        with carried():
+        with carried(), collection_paused():
             rows = _run(plan, metrics, table)
         return pa.table([[tag for tag, _ in rows], [payload for _, payload in rows]], schema=_OUTPUT)
 

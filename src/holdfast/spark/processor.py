@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from holdfast.engine.runner import Clocks
+from holdfast.engine.runner import Clocks, collection_paused
 from holdfast.engine.state import KeyGroupState
 from holdfast.errors import HoldfastError
 from holdfast.model.timers import TimeDomain
@@ -73,7 +73,7 @@ class KeyGroupProcessor(StatefulProcessor):
         """Nothing to release: what a worker keeps, it keeps for the next task."""
 
     def _bundle(self, label: int, packed: list[Packed], times: Any) -> Iterator[Row]:
-        with carried():
+        with carried(), collection_paused():
             rows = self._run(label, packed, times)
         for tag, payload in rows:
             yield _OutputRow(tag, payload)
