@@ -275,7 +275,7 @@ REFUSED = [
     (PlainCoder(), memoryview(b"a")),
     (PlainCoder(), [memoryview(b"a")]),
     (PlainCoder(), [ormsgpack.Ext(1, b"\x90")]),
-    (PlainCoder(), {"a": ormsgpack.Fragment(b"\x90")}),
+    (PlainCoder(), {"a": ormsgpack.Ext(1, b"\x90")}),
     (PlainCoder(), Encoded(b"a")),
     (PlainCoder(), (Encoded(b"a"),)),
 ]
