@@ -61,6 +61,8 @@ from holdfast.model.combiners import (
 )
 from holdfast.model.dofn import (
     DoFn,
+    Grouped,
+    GroupedDoFn,
     TaggedOutput,
 )
 from holdfast.model.metrics import (
@@ -169,6 +171,8 @@ __all__ = [
     "FloatCoder",
     "GlobalWindow",
     "GlobalWindows",
+    "Grouped",
+    "GroupedDoFn",
     "HoldfastError",
     "InputError",
     "IntervalWindow",

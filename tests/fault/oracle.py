@@ -1,7 +1,7 @@
-"""What the ledger must give for some files, computed in plain Python, without Holdfast and without Spark.
+"""What the ledger must give for some micro-batches, computed in plain Python, without Holdfast and without Spark.
 
-A file is a micro-batch. Its watermark is the latest time in the files before it, less the delay. A key's elements come
-in the order of the file, then its timer if the watermark has reached it.
+A micro-batch's watermark is the latest time in those before it, less the delay. A key's elements come
+in the order of its files, then its timer if the watermark has reached it.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class _Account:
         return key, "quiet", self.life, self.count, 0, self.due, self.total, self.digest()
 
 
-def expected_rows(files: list[File]) -> list[Row]:
+def expected_rows(batches: list[File]) -> list[Row]:
     """All rows, in the order of the micro-batches; within one, the order over the keys means nothing."""
     accounts: dict[str, _Account] = {}
     rows: list[Row] = []
     latest: int | None = None
-    for content in files:
+    for content in batches:
         for key, value, at in content:
             rows.append(accounts.setdefault(key, _Account()).element(key, value, at))
         for key, account in accounts.items():

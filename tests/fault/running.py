@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from .oracle import Row
+from .stream import File
 
 __all__ = ["Place", "Process", "Program", "read_sink"]
 
@@ -62,6 +64,26 @@ class Place:
         return tuple(
             _newest(self.checkpoint / "state" / "0" / partition) for partition in sorted(filter(str.isdigit, partitions))
         )
+
+    def micro_batches(self, files: list[File]) -> list[File]:
+        """What each micro-batch had as its input, by Spark's own logs.
+
+        It is a file each, but for this: Spark notes which files it has seen before it notes that a micro-batch begins.
+        Killed between the two, it gives that file to the next one, together with its own.
+        """
+        seen: dict[int, set[str]] = {}
+        for path in (self.checkpoint / "sources" / "0").glob("[0-9]*"):
+            entries = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+            for entry in entries:
+                seen.setdefault(entry["batchId"], set()).add(entry["path"].rpartition("/")[2])
+        made: list[File] = []
+        last = -1
+        for batch in range(self.begun() + 1):
+            offset = json.loads((self.checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1])["logOffset"]
+            names = sorted(name for number in range(last + 1, offset + 1) for name in seen[number])
+            made.append([element for name in names for element in files[int(name.partition(".")[0])]])
+            last = offset
+        return made
 
     def written(self) -> Any:
         """Changes whenever the sink is written to."""
@@ -153,6 +175,16 @@ class Program:
                 changed, seen = time.monotonic(), self._traces()
             time.sleep(_POLL_SECONDS)
         return True
+
+    def until_there(self, find: Callable[[Program], list[Process]], count: int = 1) -> list[Process]:
+        """Waits for so many processes and gives them, as they were then; none if the program ended before."""
+        found: list[Process] = []
+
+        def enough() -> bool:
+            found[:] = find(self)
+            return len(found) >= count
+
+        return found if self.until(enough, f"{count} processes") else []
 
     def _traces(self) -> Any:
         return len(self.said), self.place.begun(), self.place.committed(), self.place.state()

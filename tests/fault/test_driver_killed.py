@@ -52,7 +52,7 @@ def test_a_run_that_is_never_disturbed(seed, sink, start, tmp_path):
     program.finish()
     history.ended = True
     history.note("end", str(program.said))
-    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(files))
+    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(place.micro_batches(files)))
     assert verdict.valid is True, str(verdict)
 
 
@@ -78,6 +78,6 @@ def test_the_driver_is_killed(seed, sink, start, tmp_path):
     program.finish()
     history.ended = True
     history.note("end", str(program.said))
-    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(files))
+    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(place.micro_batches(files)))
     assert verdict.valid is True, str(verdict)
     assert in_batch >= MID_BATCH_MIN, f"only {in_batch} kills came in the middle of a micro-batch"

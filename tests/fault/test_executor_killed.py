@@ -43,15 +43,16 @@ def test_executors_are_killed(seed, start, tmp_path):
         passed = draw.randrange(2, 5)
         if not program.until(lambda last=last, passed=passed: place.committed() >= last + passed, "a commit"):
             break
-        if not program.until(lambda: len(executors(program)) == 2, "two executors"):
-            break
         delay = draw.uniform(0, 1)
         time.sleep(delay)
-        victim = draw.choice(executors(program))
+        found = program.until_there(executors, 2)
+        if not found:
+            break
+        victim = draw.choice(found)
         if program.kill_one(victim):
             history.note("kill", f"executor {victim.pid}, {delay:.3f} s after a commit (committed {place.committed()})")
     program.finish()
     history.ended = True
     history.note("end", str(program.said))
-    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(files))
+    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(place.micro_batches(files)))
     assert verdict.valid is True, str(verdict)

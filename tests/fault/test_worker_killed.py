@@ -36,13 +36,14 @@ def test_workers_are_killed(seed, start, tmp_path):
             break
         delay = draw.uniform(0, 0.6)
         time.sleep(delay)
-        if not program.until(lambda: bool(workers(program)), "a worker"):
+        found = program.until_there(workers)
+        if not found:
             break
-        victim = draw.choice(workers(program))
+        victim = draw.choice(found)
         if program.kill_one(victim):
             history.note("kill", f"worker {victim.pid}, {delay:.3f} s after a commit (committed {place.committed()})")
     program.finish()
     history.ended = True
     history.note("end", str(program.said))
-    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(files))
+    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(place.micro_batches(files)))
     assert verdict.valid is True, str(verdict)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -331,7 +332,7 @@ class Sparse(DoFn):
             value.write(element[1])
         elif element[1] % 3 == 1:
             value.clear()
-        if element[1] % 4 == 0:
+        if element[1] % 4 == 3:
             timer.set(element[1])
         elif element[1] % 4 == 1:
             timer.clear()
@@ -351,6 +352,20 @@ def test_crashes_leave_no_trace_where_windows_come_to_hold_nothing(case, crashes
     assert list(crashed) == list(without)
     assert state_of(crashed) == state_of(without)
     assert metrics_of(crashed) == metrics_of(without)
+
+
+@pytest.mark.parametrize("values", [[0, 1], [2], [0, 2, 1], [1]])
+@pytest.mark.parametrize("deltas_max", [0, 1000])
+def test_a_window_that_holds_nothing_does_not_expire(values, deltas_max):
+    # 0 writes, 1 clears, 2 does neither. What memory alone knows of a window must not show.
+    events = [("elements", [("b", value, 0)]) for value in values] + [("watermark", 50)]
+    for crashes in ([], range(len(events) + 1)):
+        step = build_step(Sparse(), windowing=FixedWindows(10))
+        options = HeapOptions(deltas_max=deltas_max)
+        runtime = MemoryRuntime(lambda step=step: step, 1, lambda layout, o=options: HeapBackend(layout, o))
+        for event in stream_of(events, set(crashes)).events:
+            runtime.play(event)
+        assert runtime.metrics.windows_expired == 0
 
 
 # --- calls that raise ---------------------------------------------------------------------------------------------

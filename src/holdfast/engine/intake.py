@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from holdfast.engine.keys import slots_of
 from holdfast.engine.state import KeyGroupState, WindowState
 from holdfast.engine.tables import Slot
+from holdfast.model.dofn import Grouped
 from holdfast.model.timestamps import Timestamp
 from holdfast.model.windows import (
     FixedWindows,
@@ -21,7 +23,7 @@ from holdfast.model.windows import (
     WindowFn,
 )
 
-__all__ = ["Assigned", "Elements", "assign"]
+__all__ = ["Assigned", "Elements", "assign", "grouped"]
 
 
 _KEY = itemgetter(0)
@@ -45,6 +47,26 @@ class Elements(NamedTuple):
 
 
 NO_ELEMENTS = Elements([], [], [])
+
+
+def grouped(
+    elements: Elements, windows: list[WindowState] | WindowState
+) -> tuple[Elements, list[WindowState] | WindowState]:
+    """One element for each key and window, with all the values that came for it, in the order in which the first came."""
+    each = repeat(windows) if isinstance(windows, WindowState) else windows
+    held: dict[tuple[int, Slot], tuple[WindowState, Any, Grouped]] = {}
+    for slot, pair, time, window in zip(*elements, each, strict=False):
+        group = held.get((id(window), slot))
+        if group is None:
+            group = held[id(window), slot] = (window, pair[0], Grouped([], []))
+        group[2].values.append(pair[1])
+        group[2].times.append(time)
+    together = Elements(
+        [slot for _, slot in held],
+        [(key, group) for _, key, group in held.values()],
+        [group.times[-1] for _, _, group in held.values()],
+    )
+    return together, windows if isinstance(windows, WindowState) else [window for window, *_ in held.values()]
 
 
 class Assigned(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any
 
 from holdfast.engine.failures import DeadLetter, user_error, user_traceback
 from holdfast.engine.firing import Firing
-from holdfast.engine.intake import Elements, assign
+from holdfast.engine.intake import Elements, assign, grouped
 from holdfast.engine.keys import key_of, slot_of
 from holdfast.engine.loop import compile_loop
 from holdfast.engine.metrics import StepMetrics
@@ -29,7 +29,7 @@ from holdfast.engine.tables.combining import combine_fn_of
 from holdfast.engine.tables.ordered import OrderedListCell
 from holdfast.engine.timers import TimerHandle
 from holdfast.errors import HoldfastError, OutputError
-from holdfast.model.dofn import TaggedOutput
+from holdfast.model.dofn import GroupedDoFn, TaggedOutput
 from holdfast.model.params import ParamKind
 from holdfast.model.present import bundle_present
 from holdfast.model.signature import MethodSignature
@@ -114,6 +114,7 @@ class StepRunner:
             undo=self.undo,
             extra=tuple(extra),
         )
+        self._is_grouped = isinstance(step.fn, GroupedDoFn)
         self._firing = Firing(self)
 
     def setup(self) -> None:
@@ -167,7 +168,7 @@ class StepRunner:
         self.metrics.elements = len(elements.slots)
         self.window = None
         self.focus.key = None
-        with bundle_present(clocks.now, self.metrics.user):
+        with bundle_present(clocks, self.metrics.user):
             try:
                 self._bundle(state, elements, clocks)
             except Exception as error:
@@ -222,6 +223,8 @@ class StepRunner:
     def process(self, elements: Elements, windows: list[WindowState] | WindowState) -> None:
         """Calls `process` for each element, in this order."""
         self._method = "process"
+        if self._is_grouped:
+            elements, windows = grouped(elements, windows)
         self.metrics.calls += len(elements.slots)
         columns: list[Iterable[Any]] = [elements.slots, elements.pairs]
         if self._loop.needs_time:
@@ -289,7 +292,11 @@ class StepRunner:
             self.collector.collect([TaggedOutput(LATE_TAG, element)], time, window, "late")
 
     def _failed(self, element: tuple[Any, Any], time: int, error: Exception) -> None:
-        self._dead_letter(element[1], time, "process", error)
+        if not self._is_grouped:
+            self._dead_letter(element[1], time, "process", error)
+            return
+        for value, each_time in zip(*element[1], strict=True):
+            self._dead_letter(value, each_time, "process", error)
 
     def _dead_letter(self, value: Any, time: int, method: str, error: Exception) -> None:
         assert self.window is not None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.errors import OutputError
 from holdfast.model.params import Param, ParamKind, StateParam, TimerParam
 
-__all__ = ["DoFn", "TaggedOutput"]
+__all__ = ["DoFn", "Grouped", "GroupedDoFn", "TaggedOutput"]
 
 
 class DoFn:
@@ -68,6 +68,23 @@ class DoFn:
     def default_label(self) -> str:
         """The name of a step that runs this function, when it is given no other."""
         return type(self).__name__
+
+
+class Grouped(NamedTuple):
+    """The elements of one key, and window, in a bundle: as columns, in order of arrival."""
+
+    values: list[Any]
+    times: list[int]
+    """Event times in microseconds."""
+
+
+class GroupedDoFn(DoFn):
+    """A function that sees the elements of a key together: `process` is called once for each key and window of a bundle,
+    with (key, Grouped). Its timestamp is that of the last of them.
+
+    What it does must not depend on which elements come in one bundle; the functions in Holdfast that are written in
+    this way say where theirs does.
+    """
 
 
 class TaggedOutput:

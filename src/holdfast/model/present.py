@@ -1,35 +1,56 @@
-"""What is known while a bundle runs: its processing time, and where the function's own metrics go."""
+"""What is known while a bundle runs: its clocks, and where the function's own metrics go."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from holdfast.model.metrics import UserMetrics
 
-__all__ = ["bundle_present", "current_metrics", "current_time_micros"]
+__all__ = ["BundleClocks", "bundle_present", "current_clocks", "current_metrics", "current_time_micros"]
 
-_time: ContextVar[int | None] = ContextVar("holdfast_time", default=None)
+
+class BundleClocks(Protocol):
+    """The times of a bundle, in microseconds."""
+
+    @property
+    def late(self) -> int:
+        """The watermark by which elements are late."""
+
+    @property
+    def watermark(self) -> int: ...
+
+    @property
+    def now(self) -> int: ...
+
+
+_clocks: ContextVar[BundleClocks | None] = ContextVar("holdfast_clocks", default=None)
 _metrics: ContextVar[UserMetrics | None] = ContextVar("holdfast_metrics", default=None)
 
 
 @contextlib.contextmanager
-def bundle_present(time_micros: int, metrics: UserMetrics) -> Iterator[None]:
+def bundle_present(clocks: BundleClocks, metrics: UserMetrics) -> Iterator[None]:
     """While this is open, `Timestamp.now()` is the bundle's time, and metrics are counted for it."""
-    time_token, metrics_token = _time.set(time_micros), _metrics.set(metrics)
+    clocks_token, metrics_token = _clocks.set(clocks), _metrics.set(metrics)
     try:
         yield
     finally:
-        _time.reset(time_token)
+        _clocks.reset(clocks_token)
         _metrics.reset(metrics_token)
 
 
 def current_time_micros() -> int | None:
     """The processing time of the bundle that is running, if one is."""
-    return _time.get()
+    clocks = _clocks.get()
+    return None if clocks is None else clocks.now
+
+
+def current_clocks() -> BundleClocks | None:
+    """The clocks of the bundle that is running, if one is."""
+    return _clocks.get()
 
 
 def current_metrics() -> UserMetrics | None:

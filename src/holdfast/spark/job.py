@@ -69,6 +69,7 @@ class Job:
         self._idle = threading.Event()
         self._idle.set()
         self._held_back = threading.Event()
+        self._interrupted = False
         self._batches_done = 0
 
     def write(self, df: DataFrame, sink: Sink) -> Job:
@@ -96,6 +97,7 @@ class Job:
         check_job_manifest(spark, self.checkpoint, self.name, steps)
         self._stopping.clear()
         self._held_back.clear()
+        self._interrupted = False
         writer = frame.writeStream.queryName(self.name).option("checkpointLocation", self.checkpoint)
         writer = self._triggered(writer.outputMode("append"))
         with self._settings(spark, steps):
@@ -144,6 +146,8 @@ class Job:
         before = query.lastProgress
         while query.isActive and not self._at_boundary(query, before) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS / 2)
+        # What Spark fails with from here on is our interruption of a micro-batch that the next start does from anew.
+        self._interrupted = query.isActive
         query.stop()
 
     @property
@@ -276,7 +280,7 @@ class Job:
         return -1 if report is None else int(report.batchId)
 
     def _raise_failure(self, query: StreamingQuery) -> None:
-        error = query.exception()
+        error = None if self._interrupted else query.exception()
         if error is not None:
             raise query_failure(error, self.name, self.checkpoint) from error
 
