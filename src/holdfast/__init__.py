@@ -59,11 +59,21 @@ from holdfast.model.combiners import (
     Top,
     ToSet,
 )
+from holdfast.model.composite_triggers import (
+    AfterAll,
+    AfterAny,
+    AfterEach,
+    OrFinally,
+)
 from holdfast.model.dofn import (
     DoFn,
     Grouped,
     GroupedDoFn,
     TaggedOutput,
+)
+from holdfast.model.grouping import (
+    CombinePerKey,
+    GroupByKey,
 )
 from holdfast.model.metrics import (
     Metrics,
@@ -105,6 +115,16 @@ from holdfast.model.timestamps import (
     Duration,
     Timestamp,
 )
+from holdfast.model.triggers import (
+    AccumulationMode,
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    Always,
+    DefaultTrigger,
+    Repeatedly,
+    Trigger,
+)
 from holdfast.model.windowed_values import (
     PANE_INFO_UNKNOWN,
     PaneInfo,
@@ -140,6 +160,14 @@ __all__ = [
     "MAX_TIMESTAMP",
     "MIN_TIMESTAMP",
     "PANE_INFO_UNKNOWN",
+    "AccumulationMode",
+    "AfterAll",
+    "AfterAny",
+    "AfterCount",
+    "AfterEach",
+    "AfterProcessingTime",
+    "AfterWatermark",
+    "Always",
     "ApproximateDistinct",
     "AsDict",
     "AsIter",
@@ -157,12 +185,14 @@ __all__ = [
     "Coder",
     "CoderError",
     "CombineFn",
+    "CombinePerKey",
     "CombiningState",
     "CombiningStateSpec",
     "CombiningValueStateSpec",
     "CorruptState",
     "Count",
     "DecimalCoder",
+    "DefaultTrigger",
     "DoFn",
     "Duration",
     "Every",
@@ -171,6 +201,7 @@ __all__ = [
     "FloatCoder",
     "GlobalWindow",
     "GlobalWindows",
+    "GroupByKey",
     "Grouped",
     "GroupedDoFn",
     "HoldfastError",
@@ -193,6 +224,7 @@ __all__ = [
     "Min",
     "NonMergingWindowFn",
     "NullableCoder",
+    "OrFinally",
     "OrderedListState",
     "OrderedListStateSpec",
     "OutputError",
@@ -203,6 +235,7 @@ __all__ = [
     "PlainCoder",
     "ReadModifyWriteStateSpec",
     "RecordCoder",
+    "Repeatedly",
     "Sessions",
     "SetState",
     "SetStateSpec",
@@ -227,6 +260,7 @@ __all__ = [
     "ToList",
     "ToSet",
     "Top",
+    "Trigger",
     "TupleCoder",
     "UserCodeError",
     "ValueState",

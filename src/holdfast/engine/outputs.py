@@ -14,7 +14,7 @@ from holdfast.errors import OutputError
 from holdfast.model.dofn import TaggedOutput
 from holdfast.model.step import MAIN_TAG, Step
 from holdfast.model.timestamps import Timestamp
-from holdfast.model.windowed_values import TimestampedValue, WindowedValue
+from holdfast.model.windowed_values import PANE_INFO_UNKNOWN, PaneInfo, TimestampedValue, WindowedValue
 from holdfast.model.windows import WindowFn
 
 __all__ = ["Collector", "Output", "check_finish_bundle", "checked"]
@@ -23,12 +23,13 @@ _SPECIAL = frozenset({TaggedOutput, TimestampedValue, WindowedValue})
 
 
 class Output(NamedTuple):
-    """One output: its value, event time, window and tag."""
+    """One output: its value, event time, window and tag; of an aggregation, which pane it is."""
 
     value: Any
     timestamp: Timestamp
     window: Any
     tag: str
+    pane: PaneInfo = PANE_INFO_UNKNOWN
 
 
 class Collector:
@@ -49,15 +50,16 @@ class Collector:
         if self.origins:
             self.marks.append((len(self.items), time, window))
 
-    def tagged(self, step: Step) -> Iterator[tuple[str, Any]]:
-        """(tag, value) of every output, without time and window."""
+    def tagged(self, step: Step, *, whole: bool = False) -> Iterator[tuple[str, Any]]:
+        """(tag, value) of every output, without time and window unless it is asked for whole."""
         if _SPECIAL.isdisjoint(map(type, self.items)):
             for item in self.items:
                 yield MAIN_TAG, item
             return
         for item in self.items:
             tag, item = _untag(item, step)
-            yield tag, item.value if isinstance(item, (TimestampedValue, WindowedValue)) else item
+            bare = isinstance(item, (TimestampedValue, WindowedValue)) and not whole
+            yield tag, item.value if bare else item
 
     def plain(self) -> list[Any] | None:
         """All outputs, if they are plain values for the main output."""
@@ -76,8 +78,9 @@ class Collector:
 def _outputs(item: Any, time: int, window: Any, window_fn: WindowFn, step: Step) -> Iterator[Output]:
     tag, item = _untag(item, step)
     if isinstance(item, WindowedValue):
+        value = item.value if step.grouping is None else step.grouping.shaped(item.value)
         for own in item.windows:
-            yield Output(item.value, item.timestamp, own, tag)
+            yield Output(value, item.timestamp, own, tag, item.pane_info)
     elif isinstance(item, TimestampedValue):
         timestamp = Timestamp.of(item.timestamp)
         for assigned in window_fn.assign(WindowFn.AssignContext(timestamp, item.value)):

@@ -35,7 +35,9 @@ from holdfast.model.present import bundle_present
 from holdfast.model.signature import MethodSignature
 from holdfast.model.state import CombiningStateSpec
 from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, Step
+from holdfast.model.timers import TimeDomain
 from holdfast.model.timestamps import Timestamp
+from holdfast.model.triggered import TriggeredGrouping
 from holdfast.model.windows import GlobalWindow, GlobalWindows
 
 __all__ = ["Clocks", "StepRunner", "collection_paused"]
@@ -115,6 +117,8 @@ class StepRunner:
             extra=tuple(extra),
         )
         self._is_grouped = isinstance(step.fn, GroupedDoFn)
+        if isinstance(step.fn, TriggeredGrouping):
+            step.fn.on_late = self.late
         self._firing = Firing(self)
 
     def setup(self) -> None:
@@ -145,6 +149,11 @@ class StepRunner:
             except HoldfastError as error:
                 self._unkeyed.append((pairs[place], times[place], error))
         return Elements.of([pairs[place] for place in kept], [times[place] for place in kept])
+
+    def next_event(self, state: KeyGroupState) -> int | None:
+        """When the watermark next matters, in microseconds."""
+        due = [state.indexes[TimeDomain.WATERMARK].next_time, state.next_expiry()]
+        return min((time for time in due if time is not None), default=None)
 
     def outputs(self) -> Iterator[Output]:
         """The outputs of the bundle that has run, with their times and windows."""
@@ -285,10 +294,10 @@ class StepRunner:
             del self.collector.items[start:]
             self._dead_letter(None, time, method, error)
 
-    def late(self, element: tuple[Any, Any], time: int, window: Any) -> None:
-        """Counts a late element; gives it to the output `late` if there is one."""
-        self.metrics.late += 1
-        if self.step.tags is not None and LATE_TAG in self.step.tags:
+    def late(self, element: tuple[Any, Any] | None, time: int, window: Any, count: int = 1) -> None:
+        """Counts a late element, or several that are known no more; gives it to the output `late` if there is one."""
+        self.metrics.late += count
+        if element is not None and self.step.tags is not None and LATE_TAG in self.step.tags:
             self.collector.collect([TaggedOutput(LATE_TAG, element)], time, window, "late")
 
     def _failed(self, element: tuple[Any, Any], time: int, error: Exception) -> None:

@@ -1,8 +1,9 @@
 """The state of one key group in memory: for each window a table for every cell, and the index of timers.
 
 The layout is fixed by the step: its cells, then two hidden cells for each timer, then one that remembers which keys
-a window has seen (only where `on_window_expiration` needs it) and one that holds back elements (only where they are to
-be sorted by time). Hidden cells have names that begin with `~`, which users' cells cannot.
+a window has seen (only where `on_window_expiration` needs it), one that holds back elements (only where they are to
+be sorted by time), and one that counts results (only of an aggregation that may give several for a window). Hidden
+cells have names that begin with `~`, which users' cells cannot.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from holdfast.engine.tables import Slot, Table, make_table
 from holdfast.engine.tables.ordered import OrderedListTable
 from holdfast.engine.tables.value import ValueTable
 from holdfast.engine.timers import DOMAINS, HELD, Entry, TimerIndex, timer_cells
-from holdfast.model.coders import BooleanCoder, Coder, default_coder
+from holdfast.model.coders import BooleanCoder, Coder, VarIntCoder, default_coder
 from holdfast.model.state import OrderedListStateSpec, StateSpec, ValueStateSpec
 from holdfast.model.step import Step
 from holdfast.model.timers import TimeDomain
@@ -42,6 +43,11 @@ class Layout:
         if step.time_sorted:
             self.held = len(specs)
             specs.append(OrderedListStateSpec("~held", value_coder or default_coder()))
+        self.panes: int | None = None
+        grouping = step.grouping
+        if grouping is not None and grouping.keeps_whole_windows and step.windowing.allowed_lateness.micros:
+            self.panes = len(specs)
+            specs.append(ValueStateSpec("~panes", VarIntCoder()))
         self.specs = specs
         self.places = {spec.name: place for place, spec in enumerate(specs)}
 
@@ -49,7 +55,7 @@ class Layout:
 class WindowState:
     """The tables of one window."""
 
-    __slots__ = ("data", "expiry", "indexes", "layout", "tables", "window")
+    __slots__ = ("data", "expiry", "fired", "indexes", "layout", "tables", "window")
 
     def __init__(self, layout: Layout, window: Any, data: bytes, expiry: int, indexes: dict[TimeDomain, TimerIndex]) -> None:
         self.layout = layout
@@ -58,12 +64,19 @@ class WindowState:
         self.expiry = expiry
         """When its state goes, in microseconds of event time."""
         self.indexes = indexes
+        self.fired = False
+        """Of an aggregation: whether all keys have given the result of the window's end. A fresh worker finds out."""
         self.tables: list[Table] = [make_table(spec) for spec in layout.specs]
 
     @property
     def seen(self) -> ValueTable:
         assert self.layout.seen is not None
         return self.tables[self.layout.seen]  # type: ignore[return-value]
+
+    @property
+    def panes(self) -> ValueTable:
+        assert self.layout.panes is not None
+        return self.tables[self.layout.panes]  # type: ignore[return-value]
 
     @property
     def held(self) -> OrderedListTable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidStep
 from holdfast.model.dofn import DoFn
@@ -19,6 +19,9 @@ from holdfast.model.state import StateSpec
 from holdfast.model.timers import TimerSpec, timers_of
 from holdfast.model.timestamps import Duration
 from holdfast.model.windows import GlobalWindows, WindowFn
+
+if TYPE_CHECKING:
+    from holdfast.model.grouping import Grouping
 
 __all__ = [
     "DEAD_LETTER_TAG",
@@ -80,16 +83,20 @@ class Step:
     """Whether elements are held back until the watermark has passed them, and then come in order of event time."""
     tags: frozenset[str] | None
     """The tags that outputs may have, apart from the main one; None: any."""
+    grouping: Grouping | None = None
+    """What it computes, if it is an aggregation rather than a user's function."""
 
     def describe(self) -> dict[str, Any]:
         """What a manifest records of this step: what stored state depends on."""
-        return {
+        windowing = self.windowing if self.grouping is None else self.grouping.windowing
+        described = {
             "name": self.name,
             "cells": [cell.describe() for cell in self.cells],
             "timers": [timer.describe() for timer in self.timers],
-            "windowing": self.windowing.describe(),
+            "windowing": windowing.describe(),
             "time_sorted": self.time_sorted,
         }
+        return described if self.grouping is None else {**described, "grouping": self.grouping.describe()}
 
 
 def build_step(
@@ -112,7 +119,7 @@ def build_step(
         raise InvalidStep(name or _name_of(fn), [*_not_a_dofn(fn), *input_problems])
     step_name = name or fn.default_label()
     problems: list[str] = list(input_problems)
-    lateness, window_fn = _windowing(windowing, allowed_lateness, problems)
+    lateness, window_fn = read_windowing(windowing, allowed_lateness, problems)
     process = _process_signature(fn)
     callbacks, callback_problems = _timer_callbacks(fn)
     on_expiration = None
@@ -159,11 +166,12 @@ def build_step(
         extra_side_inputs=extra,
         dead_letters=on_error == "dead_letter",
         time_sorted=requires_time_sorted_input,
-        tags=_tags(outputs, on_error),
+        tags=step_tags(outputs, on_error),
     )
 
 
-def _tags(outputs: Iterable[str] | None, on_error: str) -> frozenset[str] | None:
+def step_tags(outputs: Iterable[str] | None, on_error: str) -> frozenset[str] | None:
+    """The tags that outputs may have; None: any."""
     if outputs is None:
         return None
     return frozenset(outputs) | ({DEAD_LETTER_TAG} if on_error == "dead_letter" else frozenset())
@@ -180,7 +188,8 @@ def _not_a_dofn(fn: object) -> Iterator[str]:
         yield f"{fn!r} is not a DoFn: derive a class from holdfast.DoFn and give an instance of it."
 
 
-def _windowing(windowing: WindowFn | None, allowed_lateness: Any, problems: list[str]) -> tuple[Duration, WindowFn]:
+def read_windowing(windowing: WindowFn | None, allowed_lateness: Any, problems: list[str]) -> tuple[Duration, WindowFn]:
+    """What was given as a lateness and a window function; what is wrong with them is added to the problems."""
     lateness, window_fn = Duration(), GlobalWindows() if windowing is None else windowing
     try:
         lateness = Duration.of(allowed_lateness)

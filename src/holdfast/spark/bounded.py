@@ -36,8 +36,8 @@ def _run(plan: StepPlan, metrics: Any, table: pa.Table) -> list[tuple[str, bytes
     loaded = WORKER.step(plan, "")
     packed = zip(*(table.column(name).to_pylist() for name in _PACKED), strict=True)
     now = time.time_ns() // 1000
-    elements = loaded.runner.elements(*loaded.pairs(packed, now))
+    intake = loaded.intake(packed, now)
     clocks = Clocks(late=MIN_TIMESTAMP.micros, watermark=MAX_TIMESTAMP.micros, now=now, final=True)
-    loaded.runner.run(KeyGroupState(loaded.layout), elements, clocks, batch=0)
+    loaded.run(KeyGroupState(loaded.layout), intake, clocks, batch=0)
     metrics.add(loaded.runner.metrics)
     return loaded.payloads()

@@ -6,24 +6,29 @@ assign (key group of each row) → pack → shuffle by label → processor, or o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from holdfast.engine.metrics import StepMetrics
+from holdfast.errors import InvalidStep
 from holdfast.model.dofn import DoFn
+from holdfast.model.grouping import build
 from holdfast.model.side_inputs import SideInput
-from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, Step, build_step
+from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, Step
 from holdfast.model.timers import TimeDomain
-from holdfast.model.windows import GlobalWindows
+from holdfast.model.windows import FixedWindows, GlobalWindows
 from holdfast.spark.arrow_types import arrow_schema
 from holdfast.spark.bounded import bounded_run
-from holdfast.spark.keyed import KeyedStream
+from holdfast.spark.keyed import KEY, KEY_AND_WINDOW, KeyedStream
+from holdfast.spark.lifting import LiftedReader
 from holdfast.spark.lineage import plan_text, register, steps_above
 from holdfast.spark.manifest import make_manifest
 from holdfast.spark.metrics import MetricsParam
 from holdfast.spark.pack import PACKED_SCHEMA, pack_function
+from holdfast.spark.panes import PaneLayout
 from holdfast.spark.plan import StepPlan
 from holdfast.spark.processor import OUTPUT_SCHEMA, KeyGroupProcessor
 from holdfast.spark.rows import ElementReader
@@ -33,10 +38,29 @@ from holdfast.spark.side_inputs import send_all
 from holdfast.spark.unpack import Origin, Outputs
 from holdfast.spark.unpack import output as output_frame
 
-__all__ = ["build_par_do"]
+__all__ = [
+    "StepOptions",
+    "build_par_do",
+    "check_place",
+    "make_plan",
+    "option_problems",
+    "output_schema",
+    "outputs_of",
+]
 
 _BACKENDS = ("heap",)
 _KEY_GROUPS_MAX = 32_768
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """What every kind of step can be told."""
+
+    name: str | None
+    key_groups: int
+    backend: str
+    memory_budget_bytes: int
+    parallel_over: str
 
 
 def build_par_do(
@@ -45,13 +69,10 @@ def build_par_do(
     *,
     output: Any,
     outputs: dict[str, Any],
-    name: str | None,
-    key_groups: int,
-    backend: str,
     side_inputs: Mapping[str, SideInput] | Sequence[SideInput],
     requires_time_sorted_input: bool,
     on_error: str,
-    memory_budget_bytes: int,
+    options: StepOptions,
 ) -> DataFrame | Outputs:
     """The DataFrames of a step's outputs."""
     given = dict(outputs)
@@ -59,34 +80,41 @@ def build_par_do(
         given[MAIN_TAG] = output
     if on_error == "dead_letter":
         given.setdefault(DEAD_LETTER_TAG, None)
-    options: dict[str, Any] = {
-        "name": name,
+    arguments: dict[str, Any] = {
+        "name": options.name,
         "windowing": stream.window_fn,
         "allowed_lateness": stream.allowed_lateness,
+        "trigger": stream.trigger,
+        "accumulation_mode": stream.accumulation_mode,
         "on_error": on_error,
         "requires_time_sorted_input": requires_time_sorted_input,
         "outputs": [tag for tag in given if tag != MAIN_TAG],
     }
-    problems = [*_option_problems(given, key_groups, backend, memory_budget_bytes)]
-    step = build_step(fn, side_inputs=side_inputs, input_problems=problems, **options)
-    _check_place(stream, step)
-    schemas = {tag: _schema(stream, step, tag, schema) for tag, schema in given.items()}
-    plan = _plan(stream, step, options, side_inputs, schemas, key_groups, backend, memory_budget_bytes)
-    return _outputs(stream, plan, schemas)
-
-
-def _option_problems(given: Mapping[str, Any], key_groups: Any, backend: str, memory_budget_bytes: Any) -> Iterator[str]:
+    problems = [*option_problems(options)]
     if MAIN_TAG not in given:
-        yield "No schema of the main output is given: output='card string, count int'."
+        problems.append("No schema of the main output is given: output='card string, count int'.")
+    step = build(fn, side_inputs=side_inputs, input_problems=problems, **arguments)
+    check_place(stream, step, options)
+    schemas = {tag: output_schema(stream, step, tag, schema) for tag, schema in given.items()}
+    named = {key: _Given(side) for key, side in step.side_inputs.items()}
+    arguments |= {"name": step.name, "side_inputs": named}
+    plan = make_plan(stream, step, step.fn, arguments, stream.reader(), schemas, options)
+    return outputs_of(stream, plan, schemas)
+
+
+def option_problems(options: StepOptions) -> Iterator[str]:
+    key_groups, budget = options.key_groups, options.memory_budget_bytes
     if not isinstance(key_groups, int) or not 1 <= key_groups <= _KEY_GROUPS_MAX:
         yield f"key_groups is {key_groups!r}; it must be a whole number from 1 to {_KEY_GROUPS_MAX}."
-    if backend not in _BACKENDS:
-        yield f"backend is {backend!r}; it can be {', '.join(map(repr, _BACKENDS))}."
-    if not isinstance(memory_budget_bytes, int) or memory_budget_bytes < 0:
-        yield f"memory_budget_bytes is {memory_budget_bytes!r}; it must be a number of bytes."
+    if options.backend not in _BACKENDS:
+        yield f"backend is {options.backend!r}; it can be {', '.join(map(repr, _BACKENDS))}."
+    if not isinstance(budget, int) or budget < 0:
+        yield f"memory_budget_bytes is {budget!r}; it must be a number of bytes."
+    if options.parallel_over not in (KEY, KEY_AND_WINDOW):
+        yield f"parallel_over is {options.parallel_over!r}; it can be {KEY!r} or {KEY_AND_WINDOW!r}."
 
 
-def _check_place(stream: KeyedStream, step: Step) -> None:
+def check_place(stream: KeyedStream, step: Step, options: StepOptions) -> None:
     """Event time must come from somewhere, or nothing that waits for it would ever happen; names must differ."""
     needs = _event_time_needs(step)
     plan = plan_text(stream.df)
@@ -99,21 +127,32 @@ def _check_place(stream: KeyedStream, step: Step) -> None:
         problems.append(f"{needs} event time, but the stream has no timestamp: hf.keyed(..., timestamp='...').")
     elif needs and stream.df.isStreaming and stream.watermark is None and "EventTimeWatermark" not in plan:
         problems.append(f"{needs} a watermark, but the stream has none: hf.keyed(..., watermark='10 seconds').")
+    if options.parallel_over == KEY_AND_WINDOW and type(_windowing(step).window_fn) is not FixedWindows:
+        problems.append(
+            "parallel_over='key+window' sends an element to the key group of its window, so it must have exactly one: use "
+            "FixedWindows."
+        )
     if problems:
-        build_step(step.fn, name=step.name, input_problems=problems)
+        raise InvalidStep(step.name, problems)
+
+
+def _windowing(step: Step) -> Any:
+    return step.windowing if step.grouping is None else step.grouping.windowing
 
 
 def _event_time_needs(step: Step) -> str:
-    if not isinstance(step.windowing.window_fn, GlobalWindows):
-        return f"{type(step.windowing.window_fn).__name__} needs"
+    window_fn = _windowing(step).window_fn
+    if not isinstance(window_fn, GlobalWindows):
+        return f"{type(window_fn).__name__} needs"
     if step.time_sorted:
         return "requires_time_sorted_input needs"
-    if any(timer.time_domain is TimeDomain.WATERMARK for timer in step.timers):
+    if step.grouping is None and any(timer.time_domain is TimeDomain.WATERMARK for timer in step.timers):
         return "A timer of the domain WATERMARK needs"
     return ""
 
 
-def _schema(stream: KeyedStream, step: Step, tag: str, given: Any) -> StructType:
+def output_schema(stream: KeyedStream, step: Step, tag: str, given: Any) -> StructType:
+    """The schema of an output: as given, or of `late` and `dead_letter` that of the elements."""
     if given is not None:
         return read_schema(given, step.name)
     fields = [_nullable(f) for f in stream.fields([*stream.keys, *stream.values])]
@@ -125,7 +164,7 @@ def _schema(stream: KeyedStream, step: Step, tag: str, given: Any) -> StructType
             StructField("traceback", StringType()),
         ]
     elif tag != LATE_TAG:
-        build_step(step.fn, name=step.name, input_problems=[f"The output {tag!r} has no schema."])
+        raise InvalidStep(step.name, [f"The output {tag!r} has no schema."])
     return StructType(fields)
 
 
@@ -133,35 +172,39 @@ def _nullable(field: StructField) -> StructField:
     return StructField(field.name, field.dataType, True)
 
 
-def _plan(
+def make_plan(
     stream: KeyedStream,
     step: Step,
-    options: dict[str, Any],
-    side_inputs: Mapping[str, SideInput] | Sequence[SideInput],
+    fn: Any,
+    arguments: dict[str, Any],
+    reader: ElementReader | LiftedReader,
     schemas: Mapping[str, StructType],
-    key_groups: int,
-    backend: str,
-    memory_budget_bytes: int,
+    options: StepOptions,
+    panes: PaneLayout | None = None,
 ) -> StepPlan:
-    named = {key: _Given(side) for key, side in step.side_inputs.items()}
-    pickled = StepPlan.pickle_step(step.fn, {**options, "name": step.name, "side_inputs": named})
-    reader = ElementReader(
-        timed=stream.timestamp is not None, keys=len(stream.keys), value_names=stream.values, named=stream.named
-    )
+    """The plan of a step; workers build the step anew from `fn` and `arguments`."""
     key = [{"name": f.name, "type": f.dataType.simpleString()} for f in stream.fields(stream.keys)]
     domains = {timer.time_domain for timer in step.timers}
     return StepPlan(
         name=step.name,
-        pickled=pickled,
+        pickled=StepPlan.pickle_step(fn, arguments),
         reader=reader,
         schemas={tag: arrow_schema(schema) for tag, schema in schemas.items()},
-        manifest=make_manifest(step.describe(), key=key, key_groups=key_groups, backend=backend),
-        key_groups=key_groups,
+        manifest=make_manifest(
+            step.describe(),
+            key=key,
+            key_groups=options.key_groups,
+            backend=options.backend,
+            parallel_over=options.parallel_over,
+        ),
+        key_groups=options.key_groups,
         uses_event_time=bool(_event_time_needs(step)),
         uses_processing_time=TimeDomain.REAL_TIME in domains,
         chained=stream.watermark is None and bool(steps_above(stream.df)),
-        memory_budget_bytes=memory_budget_bytes,
+        memory_budget_bytes=options.memory_budget_bytes,
+        parallel_over=options.parallel_over,
         side_inputs=send_all(stream.df.sparkSession, step),
+        panes=panes,
     )
 
 
@@ -173,11 +216,14 @@ class _Given(SideInput):
         self.kind = type(side_input).__name__
 
 
-def _outputs(stream: KeyedStream, plan: StepPlan, schemas: Mapping[str, StructType]) -> DataFrame | Outputs:
+def outputs_of(
+    stream: KeyedStream, plan: StepPlan, schemas: Mapping[str, StructType], lift: Any = None
+) -> DataFrame | Outputs:
+    """Puts the stages together. `lift` combines elements in the pack stage."""
     spark = stream.df.sparkSession
     metrics = spark.sparkContext.accumulator(StepMetrics(), MetricsParam())
-    pack = pack_function(plan.key_groups, register(plan))
-    packed = stream.prepared(plan.key_groups).mapInArrow(pack, PACKED_SCHEMA).groupBy("label")
+    pack = pack_function(plan.key_groups, register(plan), lift)
+    packed = stream.prepared(plan.key_groups, plan.parallel_over).mapInArrow(pack, PACKED_SCHEMA).groupBy("label")
     if stream.df.isStreaming:
         apply_settings(spark)
         results = packed.transformWithState(

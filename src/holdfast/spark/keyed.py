@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructField, StructType, TimestampNTZType, TimestampType
 
 from holdfast.errors import InvalidStep
+from holdfast.model.combine import CombineFn
 from holdfast.model.dofn import DoFn
 from holdfast.model.side_inputs import SideInput
 from holdfast.model.timestamps import Duration
-from holdfast.model.windows import WindowFn
+from holdfast.model.triggers import Trigger
+from holdfast.model.windows import FixedWindows, WindowFn
+from holdfast.spark.rows import ElementReader
 
-__all__ = ["KeyedStream", "keyed"]
+__all__ = ["KEY", "KEY_AND_WINDOW", "KeyedStream", "keyed"]
+
+KEY = "key"
+KEY_AND_WINDOW = "key+window"
 
 
 def keyed(
@@ -84,10 +90,30 @@ class KeyedStream:
     watermark: Duration | None
     window_fn: WindowFn | None = None
     allowed_lateness: Duration | int | float | str = 0
+    trigger: Trigger | None = None
+    accumulation_mode: str | None = None
 
-    def window_into(self, window_fn: WindowFn, *, allowed_lateness: Duration | int | float | str = 0) -> KeyedStream:
-        """Puts the elements into windows: state is kept for each key and window."""
-        return replace(self, window_fn=window_fn, allowed_lateness=allowed_lateness)
+    def window_into(
+        self,
+        window_fn: WindowFn,
+        *,
+        allowed_lateness: Duration | int | float | str = 0,
+        trigger: Trigger | None = None,
+        accumulation_mode: str | None = None,
+    ) -> KeyedStream:
+        """Puts the elements into windows: state is kept for each key and window.
+
+        `trigger` and `accumulation_mode` are for aggregations: when these give results, and whether a further one holds
+        only what is new or all so far. By default there is one result when the watermark passes the end of the window,
+        and one more whenever something comes late, within the allowed lateness.
+        """
+        return replace(
+            self,
+            window_fn=window_fn,
+            allowed_lateness=allowed_lateness,
+            trigger=trigger,
+            accumulation_mode=accumulation_mode,
+        )
 
     def par_do(
         self,
@@ -101,41 +127,113 @@ class KeyedStream:
         side_inputs: Mapping[str, SideInput] | Sequence[SideInput] = (),
         requires_time_sorted_input: bool = False,
         on_error: str = "fail",
+        parallel_over: str = KEY,
         memory_budget_bytes: int = 2 * 1024**3,
     ) -> Any:
         """Runs a function over the elements. Gives a DataFrame, or `Outputs` if there is more than the main output.
 
         `output` is the schema of the main output, `outputs` those of the others by tag; the tags `late` and
         `dead_letter` may have None, for a schema made of the element's own columns. `key_groups` is fixed for the
-        life of a checkpoint: it bounds how many tasks can share the work. `memory_budget_bytes` bounds what a worker
-        keeps of state between micro-batches; the rest is read again when it is needed.
+        life of a checkpoint: it bounds how many tasks can share the work. `parallel_over="key+window"` lets the fixed
+        windows of one key be worked on side by side. `memory_budget_bytes` bounds what a worker keeps of state between
+        micro-batches; the rest is read again when it is needed.
         """
-        from holdfast.spark.build import build_par_do
+        from holdfast.spark.build import StepOptions, build_par_do
 
         return build_par_do(
             self,
             fn,
             output=output,
             outputs=dict(outputs or {}),
-            name=name,
-            key_groups=key_groups,
-            backend=backend,
             side_inputs=side_inputs,
             requires_time_sorted_input=requires_time_sorted_input,
             on_error=on_error,
-            memory_budget_bytes=memory_budget_bytes,
+            options=StepOptions(name, key_groups, backend, memory_budget_bytes, parallel_over),
         )
 
-    def prepared(self, key_groups: int) -> DataFrame:
+    def combine_per_key(
+        self,
+        fn: CombineFn | Callable[..., Any] | Mapping[str, CombineFn | Callable[..., Any]],
+        output: Any = None,
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        panes: bool = False,
+        name: str | None = None,
+        key_groups: int = 32,
+        backend: str = "heap",
+        parallel_over: str = KEY,
+        lift: bool = True,
+        memory_budget_bytes: int = 2 * 1024**3,
+    ) -> Any:
+        """Combines the values of each key and window: by one CombineFn or function such as `sum`, or by several, by name.
+
+        Rows have the key columns, `window` (start, end) if there are windows, the results, and with `panes` a column `pane`.
+        `output` is the schema of the results; ready combiners of plain columns need none. `outputs={"late": None}` gives
+        `Outputs` with the elements that came too late. With `lift`, elements are combined before the shuffle where that
+        can be done.
+        """
+        from holdfast.model.grouping import CombinePerKey
+
+        return self._aggregate(
+            CombinePerKey(fn), output, outputs, panes, lift, (name, key_groups, backend, memory_budget_bytes, parallel_over)
+        )
+
+    def group_by_key(
+        self,
+        output: Any = None,
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        panes: bool = False,
+        name: str | None = None,
+        key_groups: int = 32,
+        backend: str = "heap",
+        parallel_over: str = KEY,
+        memory_budget_bytes: int = 2 * 1024**3,
+    ) -> Any:
+        """All values of each key and window, as an array `values` in the order in which they came."""
+        from holdfast.model.grouping import GroupByKey
+
+        options = (name, key_groups, backend, memory_budget_bytes, parallel_over)
+        return self._aggregate(GroupByKey(), output, outputs, panes, False, options)
+
+    def _aggregate(
+        self, transform: Any, output: Any, outputs: Mapping[str, Any] | None, panes: bool, lift: bool, options: Any
+    ) -> Any:
+        from holdfast.spark.aggregate import build_aggregation
+        from holdfast.spark.build import StepOptions
+
+        return build_aggregation(
+            self,
+            transform,
+            output=output,
+            outputs=dict(outputs or {}),
+            panes=panes,
+            lift=lift,
+            options=StepOptions(*options),
+        )
+
+    def reader(self) -> ElementReader:
+        """What reads the elements from the columns that `prepared` gives."""
+        return ElementReader(
+            timed=self.timestamp is not None, keys=len(self.keys), value_names=self.values, named=self.named
+        )
+
+    def prepared(self, key_groups: int, parallel_over: str = KEY) -> DataFrame:
         """The columns that the pack stage takes: key group, event time, keys, values."""
         df = self.df
         if self.watermark is not None and self.timestamp is not None and df.isStreaming:
             df = df.withWatermark(self.timestamp, f"{self.watermark.micros // 1000} milliseconds")
         key_columns = [self._key_column(name) for name in self.keys]
-        group = F.pmod(F.xxhash64(*key_columns), F.lit(key_groups)).cast("int")
-        columns = [group.alias("group")]
+        hashed = list(key_columns)
+        columns = []
         if self.timestamp is not None:
-            columns.append(F.unix_micros(F.col(_quoted(self.timestamp)).cast("timestamp")).alias("time"))
+            time = F.unix_micros(F.col(_quoted(self.timestamp)).cast("timestamp"))
+            columns.append(time.alias("time"))
+            if parallel_over == KEY_AND_WINDOW:
+                assert isinstance(self.window_fn, FixedWindows)
+                offset, size = F.lit(self.window_fn.offset.micros), F.lit(self.window_fn.size.micros)
+                hashed.append(time - F.pmod(time - offset, size))
+        columns.insert(0, F.pmod(F.xxhash64(*hashed), F.lit(key_groups)).cast("int").alias("group"))
         columns += [column.alias(f"k{i}") for i, column in enumerate(key_columns)]
         columns += [F.col(_quoted(name)).alias(f"v{i}") for i, name in enumerate(self.values)]
         return df.select(*columns)

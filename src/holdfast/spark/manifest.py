@@ -17,9 +17,18 @@ __all__ = ["MANIFEST_VERSION", "check_manifest", "differences", "make_manifest",
 MANIFEST_VERSION = 1
 
 
-def make_manifest(step: dict[str, Any], *, key: list[dict[str, str]], key_groups: int, backend: str) -> dict[str, Any]:
+def make_manifest(
+    step: dict[str, Any], *, key: list[dict[str, str]], key_groups: int, backend: str, parallel_over: str = "key"
+) -> dict[str, Any]:
     """The manifest of a step: its own description, and how its keys are distributed."""
-    return {"manifest_version": MANIFEST_VERSION, **step, "key": key, "key_groups": key_groups, "backend": backend}
+    return {
+        "manifest_version": MANIFEST_VERSION,
+        **step,
+        "key": key,
+        "key_groups": key_groups,
+        "parallel_over": parallel_over,
+        "backend": backend,
+    }
 
 
 def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
@@ -51,12 +60,15 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
     """What changed, in sentences."""
     if old["key"] != new["key"]:
         yield f"the key was {_columns(old['key'])} and is {_columns(new['key'])} now."
-    for name in ("key_groups", "backend", "time_sorted"):
+    for name in ("key_groups", "parallel_over", "backend", "time_sorted"):
         if old[name] != new[name]:
             yield f"{name} was {old[name]!r} and is {new[name]!r} now."
     if old["windowing"]["window_fn"] != new["windowing"]["window_fn"]:
         before, after = old["windowing"]["window_fn"], new["windowing"]["window_fn"]
         yield f"the window function was {_described(before)} and is {_described(after)} now."
+    before, after = old.get("grouping"), new.get("grouping")
+    if before != after:
+        yield f"the aggregation was {_described(before)} and is {_described(after)} now."
     yield from _cells(old, new)
     old_timers = {timer["name"]: timer for timer in old["timers"]}
     for timer in new["timers"]:

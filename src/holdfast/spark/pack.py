@@ -19,6 +19,7 @@ from pyspark import TaskContext
 
 from holdfast.spark.labels import labels
 from holdfast.spark.payload import to_payload
+from holdfast.spark.transport import carried
 
 __all__ = ["PACKED_SCHEMA", "pack_function", "packed_rows"]
 
@@ -28,8 +29,11 @@ _ARROW = pa.schema([("label", pa.int32()), ("source", pa.int32()), ("part", pa.i
 _CHUNK_BYTES = 32 * 1024 * 1024
 
 
-def pack_function(key_groups: int, name: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow`: its input has the key group in the first column, and the rest is packed.
+def pack_function(
+    key_groups: int, name: str, lift: Callable[[], Callable[[pa.RecordBatch], pa.RecordBatch]] | None = None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow`: its input has the key group in the first column, and the rest is packed. `lift` gives
+    what chunks go through before, if anything; it is called in the worker.
 
     The first task of a micro-batch also sends a beacon: an empty row for the key group with the label 0, which there is
     whatever the number of key groups. So that group is opened whenever there is input, and a manifest that does not
@@ -41,7 +45,11 @@ def pack_function(key_groups: int, name: str) -> Callable[[Iterator[pa.RecordBat
         source = 0 if context is None else context.partitionId()
         if source == 0:
             yield packed_rows([0], source, -1, [None])
+        change = None if lift is None else lift()
         for part, chunk in enumerate(_chunks(batches)):
+            if change is not None:
+                with carried():
+                    chunk = change(chunk)
             yield _packed(chunk, key_groups, source, part)
 
     pack.__name__ = name

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
@@ -17,14 +17,20 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from holdfast.engine.failures import DeadLetter
-from holdfast.engine.runner import StepRunner
-from holdfast.engine.state import Layout
-from holdfast.errors import InvalidStep
-from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, Step, build_step
+from holdfast.engine.intake import Elements
+from holdfast.engine.runner import Clocks, StepRunner
+from holdfast.engine.runners import make_runner
+from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.whole_windows import PaneCollector, PartialBlock, WholeWindowRunner
+from holdfast.errors import HoldfastError, InvalidStep
+from holdfast.model.grouping import build
+from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, Step
+from holdfast.spark.lifting import LiftedReader
+from holdfast.spark.panes import PaneLayout, PaneWriter
 from holdfast.spark.payload import from_payload, to_payload
 from holdfast.spark.rows import ElementReader, OutputWriter
 
-__all__ = ["Loaded", "StepPlan"]
+__all__ = ["Loaded", "StepPlan", "by_value"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class StepPlan:
     name: str
     pickled: bytes
     """The function and the options of `build_step`, by cloudpickle."""
-    reader: ElementReader
+    reader: ElementReader | LiftedReader
     schemas: dict[str, pa.Schema]
     """By tag."""
     manifest: dict[str, Any]
@@ -44,8 +50,11 @@ class StepPlan:
     chained: bool
     """Whether the elements come from another step of the same query, rather than from a source with a watermark."""
     memory_budget_bytes: int
+    parallel_over: str = "key"
     side_inputs: dict[str, Any] = field(default_factory=dict)
     """What side inputs are sent as, by the name of the parameter; `*n` for those that go to `*args`."""
+    panes: PaneLayout | None = None
+    """Of an aggregation: what its rows look like."""
     writer: Callable[[pa.Schema, str, str], OutputWriter] = OutputWriter
     script: Script | None = None
     """Of a scripted run in a test: where its clock comes from."""
@@ -53,13 +62,15 @@ class StepPlan:
     @cached_property
     def digest(self) -> str:
         """Tells plans apart in a worker: whatever differs, what the worker made of another plan cannot be used."""
-        parts = (self.pickled, self.reader, self.schemas, self.manifest, self.chained, self.writer)
+        parts = (self.pickled, self.reader, self.schemas, self.manifest, self.chained, self.writer, self.panes)
         return hashlib.blake2b(cloudpickle.dumps(parts), digest_size=16).hexdigest()  # type: ignore[no-untyped-call]
 
     @staticmethod
     def pickle_step(fn: Any, options: dict[str, Any]) -> bytes:
         """The bytes of a function with its options. Modules of the user's own travel with it."""
-        with _by_value([type(fn), type(options.get("windowing"))]):
+        combined = getattr(fn, "fn", None)
+        given = list(combined.values()) if isinstance(combined, Mapping) else [combined]
+        with by_value([type(fn), type(options.get("windowing")), *map(type, given)], given):
             pickled: bytes = cloudpickle.dumps((fn, options))  # type: ignore[no-untyped-call]
         return pickled
 
@@ -75,13 +86,14 @@ class StepPlan:
                     "with spark.sparkContext.addPyFile(...), or start Spark with hf.session()."
                 ],
             ) from None
-        return Loaded(self, build_step(fn, **options))
+        return Loaded(self, build(fn, **options))
 
 
 @contextlib.contextmanager
-def _by_value(classes: list[type[Any]]) -> Iterator[None]:
+def by_value(classes: Sequence[type[Any]], functions: Sequence[Any] = ()) -> Iterator[None]:
     """Workers may not have the files beside the driver's script, but they have what is installed."""
     own = {cls.__module__ for base in classes for cls in base.__mro__}
+    own |= {str(getattr(function, "__module__", None)) for function in functions}
     modules = [sys.modules[name] for name in sorted(own) if name != "__main__" and _is_users_own(name)]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
@@ -117,17 +129,23 @@ class Loaded:
     def __init__(self, plan: StepPlan, step: Step) -> None:
         self.plan = plan
         self.step = step
-        self.layout = Layout(step, plan.reader.value_coder)
+        self._element_reader = plan.reader.elements if isinstance(plan.reader, LiftedReader) else plan.reader
+        self.layout = Layout(step, self._element_reader.value_coder)
         self._views: dict[str, Any] = {}
         self._versions: dict[str, int] = {}
         self.runner = self._make_runner()
         self.runner.setup()
-        self._writers = {tag: plan.writer(schema, step.name, tag) for tag, schema in plan.schemas.items()}
+        self._writers = {tag: self._writer(tag, schema) for tag, schema in plan.schemas.items()}
 
-    def _make_runner(self) -> StepRunner:
+    def _writer(self, tag: str, schema: pa.Schema) -> OutputWriter | PaneWriter:
+        if tag == MAIN_TAG and self.plan.panes is not None:
+            return PaneWriter(schema, self.step.name, tag, self.plan.panes)
+        return self.plan.writer(schema, self.step.name, tag)
+
+    def _make_runner(self) -> StepRunner | WholeWindowRunner:
         named = {name: view for name, view in self._views.items() if not name.startswith("*")}
         extra = [self._views[name] for name in sorted(self._views) if name.startswith("*")]
-        return StepRunner(self.step, self.layout, named, extra, origins=self.plan.script is not None)
+        return make_runner(self.step, self.layout, named, extra, origins=self.plan.script is not None)
 
     def refresh(self, sent: dict[str, Any]) -> None:
         """Takes in side inputs that are new since the last task."""
@@ -137,37 +155,67 @@ class Loaded:
             self._versions = versions
             self.runner = self._make_runner()
 
-    def pairs(
-        self, packed: Iterable[tuple[int, int, bytes | None]], default_time: int
-    ) -> tuple[list[tuple[Any, Any]], list[int]]:
-        """The elements of packed rows (source, part, payload) and their times, in an order that does not depend on
-        the rows' arrival."""
-        pairs: list[tuple[Any, Any]] = []
-        times: list[int] = []
-        for _, _, payload in sorted((row for row in packed if row[2] is not None), key=itemgetter(0, 1)):
-            for batch in from_payload(payload):  # type: ignore[arg-type]
-                more_pairs, more_times = self.plan.reader.read(batch, default_time)
+    def intake(self, packed: Iterable[tuple[int, int, bytes | None]], default_time: int) -> Elements | PartialBlock:
+        """The elements of packed rows (source, part, payload), in an order that does not depend on the rows' arrival."""
+        rows = sorted((row for row in packed if row[2] is not None), key=itemgetter(0, 1))
+        batches = [batch for _, _, payload in rows for batch in from_payload(payload)]  # type: ignore[arg-type]
+        reader = self.plan.reader
+        if not isinstance(reader, LiftedReader):
+            pairs: list[tuple[Any, Any]] = []
+            times: list[int] = []
+            for batch in batches:
+                more_pairs, more_times = reader.read(batch, default_time)
                 pairs += more_pairs
                 times += more_times
-        return pairs, times
+            return self.runner.elements(pairs, times)
+        assert self.step.grouping is not None
+        columns = self.step.grouping.columns
+        if not isinstance(self.runner, WholeWindowRunner):
+            return self.runner.elements(*reader.pairs(batches, columns))
+        try:
+            return reader.block(batches, columns)
+        except HoldfastError as error:
+            raise error.within(step=self.step.name) from None
+
+    def run(self, state: KeyGroupState, intake: Any, clocks: Clocks, batch: int) -> None:
+        """Runs one bundle."""
+        self.runner.run(state, intake, clocks, batch)
 
     def payloads(self) -> list[tuple[str, bytes]]:
         """The outputs of the bundle that has run, as (tag, payload) rows."""
-        collector = self.runner.collector
-        plain = collector.plain()
         by_tag: dict[str, list[Any]] = {}
         if self.plan.script is not None:
             by_tag[MAIN_TAG] = list(self.runner.outputs())
-        elif plain is not None:
-            by_tag[MAIN_TAG] = plain
+        elif isinstance(self.runner, WholeWindowRunner):
+            return self._pane_payloads(self.runner.collector)
         else:
-            for tag, value in collector.tagged(self.step):
-                by_tag.setdefault(tag, []).append(self._flat(tag, value))
-        return [(tag, to_payload(self._writers[tag].write(items))) for tag, items in by_tag.items() if items]
+            collector = self.runner.collector
+            plain = collector.plain()
+            if plain is not None:
+                by_tag[MAIN_TAG] = plain
+            else:
+                for tag, value in collector.tagged(self.step, whole=self.plan.panes is not None):
+                    by_tag.setdefault(tag, []).append(self._flat(tag, value))
+        return [(tag, to_payload(self._write(tag, items))) for tag, items in by_tag.items() if items]
+
+    def _write(self, tag: str, items: list[Any]) -> pa.RecordBatch:
+        writer = self._writers[tag]
+        return writer.write_values(items) if isinstance(writer, PaneWriter) else writer.write(items)
+
+    def _pane_payloads(self, collector: PaneCollector) -> list[tuple[str, bytes]]:
+        payloads = []
+        if collector.blocks:
+            writer = self._writers[MAIN_TAG]
+            assert isinstance(writer, PaneWriter)
+            payloads.append((MAIN_TAG, to_payload(writer.write_blocks(collector.blocks))))
+        if collector.late:
+            rows = [self._flat(LATE_TAG, element) for element, _, _ in collector.late]
+            payloads.append((LATE_TAG, to_payload(self._write(LATE_TAG, rows))))
+        return payloads
 
     def _flat(self, tag: str, value: Any) -> Any:
         """Late elements and dead letters as rows: the element's own columns, then what went wrong."""
-        reader = self.plan.reader
+        reader = self._element_reader
         if tag == LATE_TAG:
             return reader.flat(*value)
         if tag == DEAD_LETTER_TAG and isinstance(value, DeadLetter):

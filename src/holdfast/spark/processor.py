@@ -24,8 +24,9 @@ from holdfast.engine.state import KeyGroupState
 from holdfast.errors import HoldfastError
 from holdfast.model.timers import TimeDomain
 from holdfast.model.timestamps import MIN_TIMESTAMP
+from holdfast.model.windows import GlobalWindow
 from holdfast.spark.manifest import check_manifest, manifest_bytes
-from holdfast.spark.plan import StepPlan
+from holdfast.spark.plan import Loaded, StepPlan
 from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
 from holdfast.spark.transport import carried
 from holdfast.spark.worker import WORKER
@@ -43,6 +44,8 @@ _WAKE = "~wake"
 _MANIFEST = "~manifest"
 _CLOCK = "~clock"
 _TIME = struct.Struct(">q")
+_NEVER = GlobalWindow().end.micros
+"""Nothing waits for the end of the global window: a stream does not get there."""
 
 
 class KeyGroupProcessor(StatefulProcessor):
@@ -92,12 +95,12 @@ class KeyGroupProcessor(StatefulProcessor):
                 # The attempt that wrote the manifest may have been undone, or the micro-batch is evaluated once more.
                 self._check_manifest()
             clocks = self._clocks(times)
-            elements = loaded.runner.elements(*loaded.pairs(packed, clocks.now))
-            backend.prepare(elements.slots)
-            loaded.runner.run(state, elements, clocks, batch)
+            intake = loaded.intake(packed, clocks.now)
+            backend.prepare(intake.slots)
+            loaded.run(state, intake, clocks, batch)
             rows = loaded.payloads()
             commit = backend.commit(self._blobs)
-            self._wake_up(state, times)
+            self._wake_up(loaded, state, times)
         except BaseException as error:
             WORKER.forget(query, loaded, label)
             if isinstance(error, HoldfastError):
@@ -131,11 +134,11 @@ class KeyGroupProcessor(StatefulProcessor):
             return Clocks(late, watermark, script.now_micros(), script.is_final())
         return Clocks(late, watermark, _now_micros(times))
 
-    def _wake_up(self, state: KeyGroupState, times: Any) -> None:
+    def _wake_up(self, loaded: Loaded, state: KeyGroupState, times: Any) -> None:
         """Sees to it that one Spark timer is set for when something is next due, and none if nothing is."""
         if not (self._plan.uses_event_time or self._plan.uses_processing_time):
             return
-        wanted = self._next_wake(state, times)
+        wanted = self._next_wake(loaded, state, times)
         stored = self._blobs.get(_WAKE)
         present = None if stored is None else _TIME.unpack(stored)[0]
         if wanted == present:
@@ -148,15 +151,16 @@ class KeyGroupProcessor(StatefulProcessor):
             self._handle.registerTimer(wanted)
             self._blobs.put(_WAKE, _TIME.pack(wanted))
 
-    def _next_wake(self, state: KeyGroupState, times: Any) -> int | None:
+    def _next_wake(self, loaded: Loaded, state: KeyGroupState, times: Any) -> int | None:
         """In milliseconds, rounded up: at a time that Spark's clock can show, everything until then is due."""
-        event = [state.indexes[TimeDomain.WATERMARK].next_time, state.next_expiry()]
-        due = [time for time in event if time is not None]
+        due = loaded.runner.next_event(state)
+        if due is not None and due >= _NEVER:
+            due = None
         if not self._plan.uses_processing_time:
-            return -(-min(due) // 1000) if due else None
+            return None if due is None else -(-due // 1000)
         real = state.indexes[TimeDomain.REAL_TIME].next_time
         soonest = [] if real is None else [-(-real // 1000)]
-        if due or (soonest and self._plan.script is not None):
+        if due is not None or (soonest and self._plan.script is not None):
             soonest.append(_now_micros(times) // 1000 + 1)
         return min(soonest) if soonest else None
 

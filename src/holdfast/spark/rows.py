@@ -14,7 +14,15 @@ from holdfast.model.coders import Coder, default_coder
 from holdfast.model.timestamps import Timestamp
 from holdfast.spark.arrow_types import row_class, to_python
 
-__all__ = ["ElementReader", "OutputWriter", "RowValueCoder"]
+__all__ = ["ElementReader", "OutputWriter", "RowValueCoder", "null_time"]
+
+
+def null_time() -> InputError:
+    """What to say of a row whose timestamp is null."""
+    return InputError(
+        "An element has no event time: its timestamp is null.",
+        todo="filter such rows out, or give them a time, before hf.keyed",
+    )
 
 
 class RowValueCoder(Coder):
@@ -64,24 +72,32 @@ class ElementReader:
 
     def read(self, batch: pa.RecordBatch, default_time: int) -> tuple[list[tuple[Any, Any]], list[int]]:
         """The (key, value) pairs of a batch, and their times."""
-        columns = batch.columns
         times = [default_time] * batch.num_rows
         if self._timed:
-            if columns[0].null_count:
-                raise InputError(
-                    "An element has no event time: its timestamp is null.",
-                    todo="filter such rows out, or give them a time, before hf.keyed",
-                )
-            times = columns[0].to_pylist()
-            columns = columns[1:]
+            if batch.column(0).null_count:
+                raise null_time()
+            times = batch.column(0).to_pylist()
+        keys = self.keys(batch.columns[1 if self._timed else 0 :])
+        return list(zip(keys, self.values(batch), strict=True)), times
+
+    def keys(self, columns: Sequence[pa.Array]) -> list[Any]:
+        """The keys in the first of these columns."""
         keys = [to_python(column, plain=True) for column in columns[: self._keys]]
-        values = [to_python(column) for column in columns[self._keys :]]
-        key = keys[0] if len(keys) == 1 else zip(*keys, strict=True)
+        return keys[0] if len(keys) == 1 else list(zip(*keys, strict=True))
+
+    def values(self, batch: pa.RecordBatch) -> list[Any]:
+        """The values of a batch."""
+        columns = [to_python(column) for column in batch.columns[(1 if self._timed else 0) + self._keys :]]
+        if not self._named:
+            return columns[0]
+        make = row_class(self._names)._make
+        return list(map(make, zip(*columns, strict=True) if columns else [()] * batch.num_rows))
+
+    def column_of(self, field: str | None) -> str | None:
+        """The column that holds a field of the values, or the values themselves if they are bare."""
         if self._named:
-            make = row_class(self._names)._make
-            rows = zip(*values, strict=True) if values else [()] * batch.num_rows
-            return list(zip(key, map(make, rows), strict=True)), times
-        return list(zip(key, values[0], strict=True)), times
+            return f"v{self._names.index(field)}" if field in self._names else None
+        return "v0" if field is None else None
 
 
 class OutputWriter:

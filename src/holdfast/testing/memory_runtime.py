@@ -12,7 +12,8 @@ from holdfast.engine.backends.protocol import StateBackend
 from holdfast.engine.keys import encode_slots, slot_of
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.outputs import Output
-from holdfast.engine.runner import Clocks, StepRunner
+from holdfast.engine.runner import Clocks
+from holdfast.engine.runners import make_runner
 from holdfast.engine.state import KeyGroupState, Layout
 from holdfast.engine.tables import Slot
 from holdfast.errors import HoldfastError
@@ -34,7 +35,7 @@ class _Worker:
         self.layout = Layout(step)
         views = {name: side_input.view(side_input.source) for name, side_input in step.side_inputs.items()}
         extra = [side_input.view(side_input.source) for side_input in step.extra_side_inputs]
-        self.runner = StepRunner(step, self.layout, views, extra, origins=True)
+        self.runner = make_runner(step, self.layout, views, extra, origins=True)
         self.backends = [backend(self.layout) for _ in range(key_groups)]
         self.runner.setup()
 

@@ -9,9 +9,11 @@ from typing import Any
 from holdfast.engine.backends.heap import HeapBackend
 from holdfast.errors import InvalidStep
 from holdfast.model.dofn import DoFn
+from holdfast.model.grouping import CombinePerKey, GroupByKey, build
 from holdfast.model.side_inputs import SideInput
-from holdfast.model.step import MAIN_TAG, Step, build_step
+from holdfast.model.step import MAIN_TAG, Step
 from holdfast.model.timestamps import Duration
+from holdfast.model.triggers import Trigger
 from holdfast.model.windows import WindowFn
 from holdfast.testing.memory_runtime import MemoryRuntime
 from holdfast.testing.results import Results
@@ -23,11 +25,13 @@ _BACKENDS = {"heap": HeapBackend}
 
 
 def run(
-    fn: DoFn,
+    fn: DoFn | CombinePerKey | GroupByKey,
     stream: TestStream,
     *,
     windowing: WindowFn | None = None,
     allowed_lateness: Duration | int | float | str = 0,
+    trigger: Trigger | None = None,
+    accumulation_mode: str | None = None,
     output: Any = None,
     outputs: Mapping[str, Any] | Iterable[str] | None = None,
     name: str | None = None,
@@ -38,11 +42,11 @@ def run(
     on_error: str = "fail",
     runtime: str = "memory",
 ) -> Results:
-    """Runs a DoFn over the script and gives its outputs, final state and counters.
+    """Runs a DoFn, or an aggregation, over the script and gives its outputs, final state and counters.
 
-    Takes what `par_do` takes, so that a test says what the job says. In memory `output` is not looked at: values come
-    out as they were given. `outputs` declares tags (besides the main one); if it is left out, any tag may be used.
-    Late elements come out under the tag `late` if that is declared, otherwise they are only counted.
+    Takes what `par_do` and `window_into` take, so that a test says what the job says. In memory `output` is not looked
+    at: values come out as they were given. `outputs` declares tags (besides the main one); if it is left out, any tag
+    may be used. Late elements come out under the tag `late` if that is declared, otherwise they are only counted.
     """
     problems = [*_option_problems(backend, key_groups, runtime), *_unkeyed(stream)]
     tags = None if outputs is None else [tag for tag in outputs if tag != MAIN_TAG]
@@ -51,6 +55,8 @@ def run(
         "name": name,
         "windowing": windowing,
         "allowed_lateness": allowed_lateness,
+        "trigger": trigger,
+        "accumulation_mode": accumulation_mode,
         "side_inputs": side_inputs,
         "on_error": on_error,
         "requires_time_sorted_input": requires_time_sorted_input,
@@ -58,7 +64,7 @@ def run(
     }
 
     def make_step(problems: Iterable[str] = ()) -> Step:
-        return build_step(_copied(fn), **options, input_problems=problems)
+        return build(_copied(fn), **options, input_problems=problems)
 
     step = make_step(problems)
     played: Any
@@ -67,7 +73,7 @@ def run(
     else:
         from holdfast.testing.spark_runtime import SparkRuntime
 
-        played = SparkRuntime(make_step, options, key_groups)
+        played = SparkRuntime(fn, make_step, options, key_groups)
     try:
         for event in stream.events:
             played.play(event)
@@ -76,7 +82,7 @@ def run(
     return Results(step, played.outputs, played.metrics, played.load)
 
 
-def _copied(fn: DoFn) -> DoFn:
+def _copied(fn: Any) -> Any:
     """A function of the worker's own, as one that was sent to it would be."""
     try:
         return copy.deepcopy(fn)

@@ -111,7 +111,7 @@ def _output_row(output: Output) -> tuple[str, int, bytes, bytes]:
     from pyspark import cloudpickle
 
     # The window of a user's own window function is of a class of the user's: the test's own data, in the test's process.
-    window = cloudpickle.dumps(output.window)  # type: ignore[no-untyped-call]
+    window = cloudpickle.dumps((output.window, output.pane))  # type: ignore[no-untyped-call]
     value = cloudpickle.dumps(output.value)  # type: ignore[no-untyped-call]
     return output.tag, output.timestamp.micros, window, value
 
@@ -119,7 +119,7 @@ def _output_row(output: Output) -> tuple[str, int, bytes, bytes]:
 class SparkRuntime:
     """Plays the events of a script, each to its end before the next."""
 
-    def __init__(self, make_step: Callable[[], Step], options: dict[str, Any], key_groups: int = 4) -> None:
+    def __init__(self, fn: Any, make_step: Callable[[], Step], options: dict[str, Any], key_groups: int = 4) -> None:
         self._step = make_step()
         self._make_step = make_step
         self._key_groups = key_groups
@@ -135,7 +135,7 @@ class SparkRuntime:
         self._files = itertools.count()
         self.outputs: list[Output] = []
         self._metrics = self._spark.sparkContext.accumulator(StepMetrics(), MetricsParam())
-        self._plan = self._make_plan(options)
+        self._plan = self._make_plan(fn, options)
         self._write_script()
         self._query: Any = self._start()
 
@@ -181,11 +181,11 @@ class SparkRuntime:
     def _write_script(self) -> None:
         self._script.write(self._now, self._epoch, self._final)
 
-    def _make_plan(self, options: dict[str, Any]) -> StepPlan:
+    def _make_plan(self, fn: Any, options: dict[str, Any]) -> StepPlan:
         step = self._step
         return StepPlan(
             name=step.name,
-            pickled=StepPlan.pickle_step(step.fn, options),
+            pickled=StepPlan.pickle_step(fn, options),
             reader=PlainReader(),  # type: ignore[arg-type]
             schemas={MAIN_TAG: _OUTPUT},
             manifest=make_manifest(step.describe(), key=[], key_groups=self._key_groups, backend="heap"),
@@ -247,7 +247,8 @@ class SparkRuntime:
 def _read_output(tag: str, time: int, window: bytes, value: bytes) -> Output:
     from pyspark import cloudpickle
 
-    return Output(cloudpickle.loads(value), Timestamp(micros=time), cloudpickle.loads(window), tag)
+    own, pane = cloudpickle.loads(window)
+    return Output(cloudpickle.loads(value), Timestamp(micros=time), own, tag, pane)
 
 
 def _scripted_pack(key_groups: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

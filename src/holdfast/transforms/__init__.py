@@ -1,5 +1,5 @@
 """Beam's doors to the transforms: names lead to `holdfast.model`."""
 
-from holdfast.transforms import combiners, core, timeutil, userstate, window
+from holdfast.transforms import combiners, core, timeutil, trigger, userstate, window
 
-__all__ = ["combiners", "core", "timeutil", "userstate", "window"]
+__all__ = ["combiners", "core", "timeutil", "trigger", "userstate", "window"]

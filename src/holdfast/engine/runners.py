@@ -1,0 +1,22 @@
+"""Which runner serves a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.engine.runner import StepRunner
+from holdfast.engine.state import Layout
+from holdfast.engine.whole_windows import WholeWindowRunner
+from holdfast.model.step import Step
+
+__all__ = ["make_runner"]
+
+
+def make_runner(
+    step: Step, layout: Layout, side_inputs: dict[str, Any], extra: Sequence[Any], *, origins: bool
+) -> StepRunner | WholeWindowRunner:
+    """The runner of a step; `origins`: whether somebody asks for the time and window of each output, as tests do."""
+    if step.grouping is not None and step.grouping.keeps_whole_windows:
+        return WholeWindowRunner(step, layout, in_order=origins)
+    return StepRunner(step, layout, side_inputs, extra, origins=origins)

@@ -1,0 +1,92 @@
+"""Panes as rows: key columns, the window, the results, and which pane it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from holdfast.engine.keys import key_of
+from holdfast.engine.whole_windows import PaneBlock
+from holdfast.model.windowed_values import PaneInfo, WindowedValue
+from holdfast.spark.rows import OutputWriter
+
+__all__ = ["PANE_DDL", "WINDOW_DDL", "PaneLayout", "PaneWriter"]
+
+WINDOW_DDL = "struct<start:timestamp,end:timestamp>"
+PANE_DDL = "struct<timing:string,index:int,nonspeculative_index:int,is_first:boolean,is_last:boolean>"
+
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True)
+class PaneLayout:
+    """Which columns a row of results has."""
+
+    keys: int
+    """How many of the first columns are the key's."""
+    windowed: bool
+    single: bool
+    """Whether one result fills all the value columns, rather than each of several its own."""
+    panes: bool
+
+
+class PaneWriter:
+    """Makes record batches of panes."""
+
+    def __init__(self, schema: pa.Schema, step: str, tag: str, layout: PaneLayout) -> None:
+        self._schema = schema
+        self._layout = layout
+        self._plain = [index for index in range(len(schema)) if index not in (self._window_at, self._pane_at)]
+        self._values = OutputWriter(pa.schema([schema.field(index) for index in self._plain]), step, tag)
+
+    @property
+    def _window_at(self) -> int:
+        return self._layout.keys if self._layout.windowed else -1
+
+    @property
+    def _pane_at(self) -> int:
+        return len(self._schema) - 1 if self._layout.panes else -1
+
+    def write_blocks(self, blocks: Sequence[PaneBlock]) -> pa.RecordBatch:
+        keys = [key_of(slot) for block in blocks for slot in block.slots]
+        windows = [window for window, slots, *_ in blocks for _ in slots]
+        results = [value for block in blocks for value in zip(*block.results, strict=True)]
+        return self._write(keys, windows, results, [pane for block in blocks for pane in block.panes])
+
+    def write_values(self, items: Sequence[WindowedValue]) -> pa.RecordBatch:
+        keys, results = zip(*(item.value for item in items), strict=True)
+        return self._write(keys, [item.windows[0] for item in items], results, [item.pane_info for item in items])
+
+    def _write(
+        self, keys: Sequence[Any], windows: list[Any], results: Sequence[tuple[Any, ...]], panes: list[PaneInfo]
+    ) -> pa.RecordBatch:
+        key_rows: Iterable[Any] = ((key,) for key in keys) if self._layout.keys == 1 else keys
+        value_rows: Iterable[Any] = results
+        if self._layout.single and len(self._plain) - self._layout.keys > 1:
+            value_rows = (self._spread(result) for (result,) in results)
+        rows = [(*key, *values) for key, values in zip(key_rows, value_rows, strict=True)]
+        columns = dict(zip(self._plain, self._values.write(rows).columns, strict=True))
+        if self._layout.windowed:
+            columns[self._window_at] = _window_column(windows, self._schema.field(self._window_at).type)
+        if self._layout.panes:
+            columns[self._pane_at] = pa.array(
+                [(p.timing.name, p.index, p.nonspeculative_index, p.is_first, p.is_last) for p in panes],
+                type=self._schema.field(self._pane_at).type,
+            )
+        return pa.record_batch([columns[index] for index in range(len(self._schema))], schema=self._schema)
+
+    def _spread(self, result: Any) -> Any:
+        """One result over several columns: a tuple, or a dict by their names."""
+        if isinstance(result, dict):
+            return [result.get(self._schema.names[index]) for index in self._plain[self._layout.keys :]]
+        return result
+
+
+def _window_column(windows: list[Any], kind: pa.DataType) -> pa.Array:
+    starts = [window.start.micros if hasattr(window, "start") else None for window in windows]
+    ends = [window.end.micros for window in windows]
+    fields = [kind.field(index) for index in range(kind.num_fields)]
+    return pa.StructArray.from_arrays([pa.array(starts, type=_TIME), pa.array(ends, type=_TIME)], fields=fields)
