@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from _data import SCHEMAS
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType, StructField, StructType
 
 import holdfast as hf
 
-__all__ = ["CONTESTANTS", "Contestant"]
+__all__ = ["CONTESTANTS", "SCHEMAS", "Contestant"]
 
 _COUNT = StructType([StructField("count", LongType())])
 _OutputRow = Row("key", "count")

@@ -6,6 +6,7 @@ leaves its measurements in a file.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -30,6 +31,10 @@ class QueryRun:
     """The directory with the files; one is one micro-batch."""
     checkpoint: str
     key_type: str = "string"
+    module: str = "_contestants"
+    """Where the contestants are; they take rows of its schema for the type of key."""
+    sink: str = ""
+    """A directory for the results as Parquet files; without one they go nowhere."""
     cores: int = 2
     probe: str = ""
     """Afterwards one more file, from here, goes through; the counts that come out of it are kept."""
@@ -75,7 +80,8 @@ def _measure(run: QueryRun) -> dict[str, Any]:
     start = time.perf_counter()
     counts = _counts(spark, run)
     with MemoryWatch() as watch:
-        query = _writer(run, counts).format("noop").start()
+        sink = {"format": "parquet", "path": run.sink} if run.sink else {"format": "noop"}
+        query = _writer(run, counts).start(**sink)
         batches = _watch_batches(query, start, usage)
     measured = {
         "batches": batches,
@@ -98,23 +104,20 @@ def _session(run: QueryRun) -> Any:
         "spark.sql.files.openCostInBytes": "0",
         **run.spark,
     }
-    if run.contestant != "holdfast":
+    if not run.contestant.startswith("holdfast"):
         settings["spark.python.daemon.module"] = "pyspark.daemon"
     return hf.session(f"benchmark {run.contestant}", cores=run.cores, config=settings)
 
 
 def _counts(spark: Any, run: QueryRun) -> Any:
-    from _contestants import CONTESTANTS
-    from _data import SCHEMAS
-
-    rows = spark.readStream.schema(SCHEMAS[run.key_type]).option("maxFilesPerTrigger", 1).parquet(run.data)
-    return CONTESTANTS[run.contestant].build(rows, f"key {run.key_type}, count long", run.options)
+    module = importlib.import_module(run.module)
+    rows = spark.readStream.schema(module.SCHEMAS[run.key_type]).option("maxFilesPerTrigger", 1).parquet(run.data)
+    return module.CONTESTANTS[run.contestant].build(rows, f"key {run.key_type}, count long", run.options)
 
 
 def _writer(run: QueryRun, counts: Any) -> Any:
-    from _contestants import CONTESTANTS
-
-    writer = counts.writeStream.outputMode(CONTESTANTS[run.contestant].output_mode)
+    contestant = importlib.import_module(run.module).CONTESTANTS[run.contestant]
+    writer = counts.writeStream.outputMode(contestant.output_mode)
     return writer.option("checkpointLocation", run.checkpoint).trigger(availableNow=True)
 
 

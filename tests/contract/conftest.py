@@ -11,7 +11,7 @@ import pytest
 
 import holdfast.testing
 
-RUNTIMES = [("memory", "heap"), ("spark", "heap")]
+RUNTIMES = [("memory", "heap"), ("memory", "disk"), ("spark", "heap"), ("spark", "disk")]
 
 # Spark's workers import the suite's own helpers from where the driver does.
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _is_left_out(name):
-    if "contract/" not in name or "spark-heap" not in name:
+    if "contract/" not in name or "spark-" not in name:
         return False
     if "test_examples" in name:
         return "crashing" not in name

@@ -107,7 +107,7 @@ def play(fn: DoFn, case: Case, *, crashes: Any = (), events: Any = None, **optio
 def outputs_by_key(results: Iterable[Output]) -> dict[str, list[Any]]:
     by_key: dict[str, list[Any]] = {}
     for output in results:
-        by_key.setdefault(repr(output.value[0]), []).append(output)
+        by_key.setdefault(repr(output.value[0]), []).append(output[:4])
     return by_key
 
 

@@ -361,11 +361,11 @@ def is_whole(blobs: dict[str, bytes]) -> None:
     assert head.snapshot_bytes == sum(len(blobs[name]) for name in segments)
     for part, name in enumerate(segments):
         blob = read_blob(blobs[name], name)
-        assert blob[:5] == (SEGMENT, head.base, part, head.parts, head.base_token)
+        assert blob[:4] == (SEGMENT, head.base, part, head.base_token)
     token = head.base_token
     for sequence, name in enumerate(deltas, head.base + 1):
         blob = read_blob(blobs[name], name)
-        assert blob[:5] == (DELTA, sequence, 0, 1, token)
+        assert blob[:4] == (DELTA, sequence, 0, token)
         token = blob.token
     assert token == head.token
     if head.base == 0:

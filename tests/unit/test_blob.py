@@ -50,18 +50,18 @@ def test_a_delta_has_the_bytes_it_always_had():
 
 def test_a_delta_of_old_is_read():
     blob = read_blob(GOLDEN_BLOB, "d7")
-    assert blob == (DELTA, 7, 0, 1, PARENT, GOLDEN_BLOB[48:64], SECTIONS)
+    assert blob == (DELTA, 7, 0, PARENT, GOLDEN_BLOB[48:64], SECTIONS)
 
 
 def test_the_fields_of_a_header_are_where_the_drawing_says():
-    blob, token = write_blob(SEGMENT, 0x0102030405060708, PARENT, SECTIONS, part=0x090A0B0C, parts=0x0D0E0F10)
+    blob, token = write_blob(SEGMENT, 0x0102030405060708, PARENT, SECTIONS, part=0x090A0B0C)
     assert blob[0:4] == b"HFB1"
     assert blob[4] == SEGMENT == 2
     assert blob[5] == 1
     assert blob[6:8] == bytes(2)  # no flags
     assert blob[8:16] == bytes([1, 2, 3, 4, 5, 6, 7, 8])
     assert blob[16:20] == bytes([9, 10, 11, 12])
-    assert blob[20:24] == bytes([13, 14, 15, 16])
+    assert blob[20:24] == bytes([0, 0, 0, 1])
     assert int.from_bytes(blob[24:32], "big") == len(blob) - 64
     assert blob[32:48] == PARENT
     assert blob[48:64] == token == hashlib.blake2b(blob[:48] + blob[64:], digest_size=16).digest()
@@ -69,7 +69,7 @@ def test_the_fields_of_a_header_are_where_the_drawing_says():
 
 def test_a_compressed_delta_of_old_is_read():
     blob = read_blob(GOLDEN_COMPRESSED, "d8")
-    assert blob[:6] == (DELTA, 8, 0, 1, PARENT, GOLDEN_COMPRESSED[48:64])
+    assert blob[:5] == (DELTA, 8, 0, PARENT, GOLDEN_COMPRESSED[48:64])
     assert blob.sections == [Section(b"", "bag", 3, encode_slots(["a"]), [b"z" * 2000])]
 
 

@@ -33,6 +33,8 @@ class StepMetrics:
     """How often state was read from its beginning: a fresh worker, or a copy in memory that could not be trusted."""
     catch_ups: int = 0
     """How often a worker's copy was behind and read only what it had missed."""
+    snapshot_micros: int = 0
+    """Time spent on writing snapshots, in microseconds."""
     user: UserMetrics = field(default_factory=UserMetrics)
     """What the function itself counted."""
 

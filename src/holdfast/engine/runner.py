@@ -155,6 +155,10 @@ class StepRunner:
         due = [state.indexes[TimeDomain.WATERMARK].next_time, state.next_expiry()]
         return min((time for time in due if time is not None), default=None)
 
+    def window_due(self, end: int, expiry: int, fired: bool) -> int:
+        """When the watermark next matters to a window."""
+        return expiry
+
     def outputs(self) -> Iterator[Output]:
         """The outputs of the bundle that has run, with their times and windows."""
         try:

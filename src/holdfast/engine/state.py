@@ -9,7 +9,7 @@ cells have names that begin with `~`, which users' cells cannot.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from holdfast.engine.tables import Slot, Table, make_table
@@ -85,6 +85,12 @@ class WindowState:
 
     def is_empty(self) -> bool:
         return not any(table.values for table in self.tables)
+
+    def forget(self, slots: Iterable[Slot]) -> None:
+        """Drops keys from all tables, as something that has been stored already."""
+        for slot in slots:
+            for table in self.tables:
+                table.values.pop(slot, None)
 
     def slots(self) -> set[Slot]:
         """The keys that have anything in this window."""

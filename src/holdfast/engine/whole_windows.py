@@ -40,6 +40,12 @@ class PartialBlock(NamedTuple):
     accumulators: list[list[Any]]
     """For each column of the grouping, one for each slot."""
 
+    def take(self, places: Sequence[int]) -> PartialBlock:
+        accumulators = [_taken(column, places) for column in self.accumulators]
+        return PartialBlock(
+            _taken(self.slots, places), _taken(self.starts, places), _taken(self.elements, places), accumulators
+        )
+
 
 class PaneBlock(NamedTuple):
     """The results of some keys of a window, as columns."""
@@ -114,11 +120,15 @@ class WholeWindowRunner:
     def next_event(self, state: KeyGroupState) -> int | None:
         """When the watermark next matters, in microseconds."""
         due = [
-            window.expiry if window.fired else int(window.window.end.micros)
+            self.window_due(int(window.window.end.micros), window.expiry, window.fired)
             for window in state.windows.values()
             if not isinstance(window.window, GlobalWindow)
         ]
         return min(due, default=None)
+
+    def window_due(self, end: int, expiry: int, fired: bool) -> int:
+        """When the watermark next matters to a window."""
+        return expiry if fired else end
 
     def outputs(self) -> Iterator[Output]:
         """The results of the bundle that has run, with their times and windows."""
@@ -248,5 +258,5 @@ class WholeWindowRunner:
             yield IntervalWindow._of_micros(start, start + size), places.tolist()
 
 
-def _taken(column: list[Any], places: list[int] | None) -> list[Any]:
+def _taken(column: list[Any], places: Sequence[int] | None) -> list[Any]:
     return column if places is None else [column[place] for place in places]

@@ -38,6 +38,6 @@ def _run(plan: StepPlan, metrics: Any, table: pa.Table) -> list[tuple[str, bytes
     now = time.time_ns() // 1000
     intake = loaded.intake(packed, now)
     clocks = Clocks(late=MIN_TIMESTAMP.micros, watermark=MAX_TIMESTAMP.micros, now=now, final=True)
-    loaded.run(KeyGroupState(loaded.layout), intake, clocks, batch=0)
+    loaded.runner.run(KeyGroupState(loaded.layout), intake, clocks, batch=0)  # type: ignore[arg-type]
     metrics.add(loaded.runner.metrics)
     return loaded.payloads()

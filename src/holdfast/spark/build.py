@@ -48,7 +48,7 @@ __all__ = [
     "outputs_of",
 ]
 
-_BACKENDS = ("heap",)
+_BACKENDS = ("heap", "disk")
 _KEY_GROUPS_MAX = 32_768
 
 
@@ -202,6 +202,7 @@ def make_plan(
         uses_processing_time=TimeDomain.REAL_TIME in domains,
         chained=stream.watermark is None and bool(steps_above(stream.df)),
         memory_budget_bytes=options.memory_budget_bytes,
+        backend=options.backend,
         parallel_over=options.parallel_over,
         side_inputs=send_all(stream.df.sparkSession, step),
         panes=panes,

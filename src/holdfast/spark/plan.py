@@ -18,9 +18,9 @@ from pyspark import cloudpickle
 
 from holdfast.engine.failures import DeadLetter
 from holdfast.engine.intake import Elements
-from holdfast.engine.runner import Clocks, StepRunner
+from holdfast.engine.runner import StepRunner
 from holdfast.engine.runners import make_runner
-from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.state import Layout
 from holdfast.engine.whole_windows import PaneCollector, PartialBlock, WholeWindowRunner
 from holdfast.errors import HoldfastError, InvalidStep
 from holdfast.model.grouping import build
@@ -50,6 +50,7 @@ class StepPlan:
     chained: bool
     """Whether the elements come from another step of the same query, rather than from a source with a watermark."""
     memory_budget_bytes: int
+    backend: str = "heap"
     parallel_over: str = "key"
     side_inputs: dict[str, Any] = field(default_factory=dict)
     """What side inputs are sent as, by the name of the parameter; `*n` for those that go to `*args`."""
@@ -176,10 +177,6 @@ class Loaded:
             return reader.block(batches, columns)
         except HoldfastError as error:
             raise error.within(step=self.step.name) from None
-
-    def run(self, state: KeyGroupState, intake: Any, clocks: Clocks, batch: int) -> None:
-        """Runs one bundle."""
-        self.runner.run(state, intake, clocks, batch)
 
     def payloads(self) -> list[tuple[str, bytes]]:
         """The outputs of the bundle that has run, as (tag, payload) rows."""

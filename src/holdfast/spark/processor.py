@@ -19,14 +19,14 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from holdfast.engine.backends.protocol import Due
+from holdfast.engine.bundle import run_bundle
 from holdfast.engine.runner import Clocks, collection_paused
-from holdfast.engine.state import KeyGroupState
 from holdfast.errors import HoldfastError
-from holdfast.model.timers import TimeDomain
 from holdfast.model.timestamps import MIN_TIMESTAMP
 from holdfast.model.windows import GlobalWindow
 from holdfast.spark.manifest import check_manifest, manifest_bytes
-from holdfast.spark.plan import Loaded, StepPlan
+from holdfast.spark.plan import StepPlan
 from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
 from holdfast.spark.transport import carried
 from holdfast.spark.worker import WORKER
@@ -90,25 +90,28 @@ class KeyGroupProcessor(StatefulProcessor):
         try:
             if is_new:
                 self._check_manifest()
-            state = backend.open(self._blobs)
+            backend.open(self._blobs)
             if not is_new and backend.is_new:
                 # The attempt that wrote the manifest may have been undone, or the micro-batch is evaluated once more.
                 self._check_manifest()
             clocks = self._clocks(times)
-            intake = loaded.intake(packed, clocks.now)
-            backend.prepare(intake.slots)
-            loaded.run(state, intake, clocks, batch)
-            rows = loaded.payloads()
-            commit = backend.commit(self._blobs)
-            self._wake_up(loaded, state, times)
+            rows: list[tuple[str, bytes]] = []
+            metrics = run_bundle(
+                backend,
+                self._blobs,
+                loaded.runner,
+                loaded.intake(packed, clocks.now),
+                clocks,
+                batch,
+                lambda: rows.extend(loaded.payloads()),
+            )
+            self._wake_up(backend.next_due(loaded.runner), times)
         except BaseException as error:
             WORKER.forget(query, loaded, label)
             if isinstance(error, HoldfastError):
                 error.within(step=self._plan.name, micro_batch=batch)
             raise
         WORKER.used(query, loaded, label)
-        metrics = loaded.runner.metrics
-        metrics.add(commit.metrics())
         self._metrics.add(metrics)
         return rows
 
@@ -134,11 +137,11 @@ class KeyGroupProcessor(StatefulProcessor):
             return Clocks(late, watermark, script.now_micros(), script.is_final())
         return Clocks(late, watermark, _now_micros(times))
 
-    def _wake_up(self, loaded: Loaded, state: KeyGroupState, times: Any) -> None:
+    def _wake_up(self, due: Due, times: Any) -> None:
         """Sees to it that one Spark timer is set for when something is next due, and none if nothing is."""
         if not (self._plan.uses_event_time or self._plan.uses_processing_time):
             return
-        wanted = self._next_wake(loaded, state, times)
+        wanted = self._next_wake(due, times)
         stored = self._blobs.get(_WAKE)
         present = None if stored is None else _TIME.unpack(stored)[0]
         if wanted == present:
@@ -151,16 +154,13 @@ class KeyGroupProcessor(StatefulProcessor):
             self._handle.registerTimer(wanted)
             self._blobs.put(_WAKE, _TIME.pack(wanted))
 
-    def _next_wake(self, loaded: Loaded, state: KeyGroupState, times: Any) -> int | None:
+    def _next_wake(self, due: Due, times: Any) -> int | None:
         """In milliseconds, rounded up: at a time that Spark's clock can show, everything until then is due."""
-        due = loaded.runner.next_event(state)
-        if due is not None and due >= _NEVER:
-            due = None
+        event = None if due.event is None or due.event >= _NEVER else due.event
         if not self._plan.uses_processing_time:
-            return None if due is None else -(-due // 1000)
-        real = state.indexes[TimeDomain.REAL_TIME].next_time
-        soonest = [] if real is None else [-(-real // 1000)]
-        if due is not None or (soonest and self._plan.script is not None):
+            return None if event is None else -(-event // 1000)
+        soonest = [] if due.real is None else [-(-due.real // 1000)]
+        if event is not None or (soonest and self._plan.script is not None):
             soonest.append(_now_micros(times) // 1000 + 1)
         return min(soonest) if soonest else None
 

@@ -10,10 +10,17 @@ Invariants
 from __future__ import annotations
 
 import gc
+import hashlib
 from collections import OrderedDict
 from collections.abc import Hashable
+from pathlib import Path
 
-from holdfast.engine.backends.heap import HeapBackend, HeapOptions
+from pyspark import SparkFiles
+
+from holdfast.engine.backends.disk import DiskBackend
+from holdfast.engine.backends.heap import HeapBackend
+from holdfast.engine.backends.protocol import StateBackend
+from holdfast.engine.log.chain import SnapshotOptions
 from holdfast.spark.plan import Loaded, StepPlan
 
 __all__ = ["WORKER", "Worker"]
@@ -28,7 +35,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._steps: OrderedDict[Hashable, Loaded] = OrderedDict()
-        self._groups: OrderedDict[Hashable, HeapBackend] = OrderedDict()
+        self._groups: OrderedDict[Hashable, StateBackend] = OrderedDict()
         self._sizes: dict[Hashable, int] = {}
         self._frozen = _FREEZE_BYTES_MIN
 
@@ -45,7 +52,7 @@ class Worker:
         loaded.refresh(plan.side_inputs)
         return loaded
 
-    def group(self, query: str, loaded: Loaded, label: int) -> tuple[HeapBackend, bool]:
+    def group(self, query: str, loaded: Loaded, label: int) -> tuple[StateBackend, bool]:
         """The backend of a key group, and whether it is new here."""
         name = (query, loaded.plan.digest, label)
         backend = self._groups.get(name)
@@ -54,7 +61,11 @@ class Worker:
             return backend, False
         # Groups with equal load would all write their snapshots in the same micro-batch; the label spreads them.
         spread = (label * 2654435761 % 2**32) / 2**32
-        backend = HeapBackend(loaded.layout, HeapOptions(spread=spread))
+        options = SnapshotOptions(spread=spread)
+        if loaded.plan.backend == "disk":
+            backend = DiskBackend(loaded.layout, _file_of(query, loaded.plan.digest, label), options)
+        else:
+            backend = HeapBackend(loaded.layout, options)
         self._groups[name] = backend
         return backend, True
 
@@ -76,12 +87,21 @@ class Worker:
     def forget(self, query: str, loaded: Loaded, label: int) -> None:
         """Drops a key group whose bundle failed."""
         name = (query, loaded.plan.digest, label)
-        self._groups.pop(name, None)
+        backend = self._groups.pop(name, None)
+        if backend is not None:
+            backend.abandon()
+            backend.release()
         self._sizes.pop(name, None)
 
     @property
     def memory_bytes(self) -> int:
         return sum(self._sizes.values())
+
+
+def _file_of(query: str, digest: str, label: int) -> Path:
+    """Where the disk backend works: in the directory that Spark has for this application, and removes at its end."""
+    name = hashlib.blake2b(query.encode(), digest_size=8).hexdigest()
+    return Path(SparkFiles.getRootDirectory()) / "holdfast-state" / f"{name}-{digest}" / f"{label}.sqlite"
 
 
 WORKER = Worker()

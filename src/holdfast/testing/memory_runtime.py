@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
+import tempfile
 import zlib
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HeapBackend
 from holdfast.engine.backends.protocol import StateBackend
+from holdfast.engine.bundle import run_bundle
 from holdfast.engine.keys import encode_slots, slot_of
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.outputs import Output
@@ -22,10 +28,30 @@ from holdfast.model.timestamps import MIN_TIMESTAMP
 from holdfast.testing.memory_store import MemoryStore
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash, Event
 
-__all__ = ["MemoryRuntime"]
+__all__ = ["DiskFiles", "MemoryRuntime"]
 
 Pairs = tuple[list[Any], list[int]]
 """Elements, and their times in microseconds."""
+
+
+class DiskFiles:
+    """Makes disk backends over files that outlive a crash, as those on a machine's disk do."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="holdfast-disk-"))
+        self._made = 0
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder)
+
+    def begin(self) -> None:
+        """A worker starts: it asks for its key groups in their order."""
+        self._made = 0
+
+    def __call__(self, layout: Layout) -> DiskBackend:
+        self._made += 1
+        # Small parts, so that a test of a few keys has several.
+        return DiskBackend(layout, self._folder / f"{self._made}.sqlite", part_keys=2)
 
 
 class _Worker:
@@ -38,6 +64,10 @@ class _Worker:
         self.runner = make_runner(step, self.layout, views, extra, origins=True)
         self.backends = [backend(self.layout) for _ in range(key_groups)]
         self.runner.setup()
+
+    def release(self) -> None:
+        for backend in self.backends:
+            backend.release()
 
 
 class MemoryRuntime:
@@ -60,10 +90,13 @@ class MemoryRuntime:
         self._worker = self._start()
 
     def _start(self) -> _Worker:
+        if isinstance(self._backend, DiskFiles):
+            self._backend.begin()
         return _Worker(self._make_step(), self._backend, len(self.stores))
 
     def play(self, event: Event) -> None:
         if isinstance(event, Crash):
+            self._worker.release()
             self._worker = self._start()
             return
         pairs: list[Pairs] = [([], [])] * len(self.stores)
@@ -79,13 +112,19 @@ class MemoryRuntime:
         self._micro_batch(pairs, Clocks(late, self._watermark, self._now, final))
 
     def finish(self) -> None:
-        self._worker.runner.teardown()
+        try:
+            self._worker.runner.teardown()
+        finally:
+            self._worker.release()
+            if isinstance(self._backend, DiskFiles):
+                self._backend.close()
 
     def load(self, slot: Slot | None) -> list[KeyGroupState]:
         """The committed state as a fresh worker reads it, of the key group of a slot or of all."""
         groups = range(len(self.stores)) if slot is None else [self._group(slot)]
         layout = Layout(self._make_step())
-        return [self._backend(layout).open(MemoryStore(self.stores[group].committed)) for group in groups]
+        stores = [MemoryStore(self.stores[group].committed) for group in groups]
+        return [state for store in stores for state in self._backend(layout).everything(store)]
 
     def _split(self, event: AddElements) -> list[Pairs]:
         """The elements of each key group with their times. Those without a key go to the first."""
@@ -109,14 +148,10 @@ class MemoryRuntime:
         metrics = StepMetrics()
         try:
             for group, (backend, store) in enumerate(zip(self._worker.backends, self.stores, strict=True)):
-                state = backend.open(store)
+                backend.open(store)
                 elements = runner.elements(*pairs[group])
-                backend.prepare(elements.slots)
-                runner.run(state, elements, clocks, self._batch)
-                outputs.extend(runner.outputs())
-                commit = backend.commit(store)
-                metrics.add(runner.metrics)
-                metrics.add(commit.metrics())
+                collect = partial(_extend, outputs, runner)
+                metrics.add(run_bundle(backend, store, runner, elements, clocks, self._batch, collect))
         except Exception:
             for backend, store in zip(self._worker.backends, self.stores, strict=True):
                 backend.abandon()
@@ -126,3 +161,7 @@ class MemoryRuntime:
             store.commit()
         self.outputs.extend(outputs)
         self.metrics.add(metrics)
+
+
+def _extend(outputs: list[Output], runner: Any) -> None:
+    outputs.extend(runner.outputs())

@@ -15,13 +15,13 @@ from holdfast.model.step import MAIN_TAG, Step
 from holdfast.model.timestamps import Duration
 from holdfast.model.triggers import Trigger
 from holdfast.model.windows import WindowFn
-from holdfast.testing.memory_runtime import MemoryRuntime
+from holdfast.testing.memory_runtime import DiskFiles, MemoryRuntime
 from holdfast.testing.results import Results
 from holdfast.testing.stream import AddElements, TestStream
 
 __all__ = ["run"]
 
-_BACKENDS = {"heap": HeapBackend}
+_BACKENDS = ("heap", "disk")
 
 
 def run(
@@ -69,11 +69,11 @@ def run(
     step = make_step(problems)
     played: Any
     if runtime == "memory":
-        played = MemoryRuntime(make_step, key_groups, _BACKENDS[backend])
+        played = MemoryRuntime(make_step, key_groups, DiskFiles() if backend == "disk" else HeapBackend)
     else:
         from holdfast.testing.spark_runtime import SparkRuntime
 
-        played = SparkRuntime(fn, make_step, options, key_groups)
+        played = SparkRuntime(fn, make_step, options, key_groups, backend)
     try:
         for event in stream.events:
             played.play(event)

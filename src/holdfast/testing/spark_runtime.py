@@ -119,10 +119,13 @@ def _output_row(output: Output) -> tuple[str, int, bytes, bytes]:
 class SparkRuntime:
     """Plays the events of a script, each to its end before the next."""
 
-    def __init__(self, fn: Any, make_step: Callable[[], Step], options: dict[str, Any], key_groups: int = 4) -> None:
+    def __init__(
+        self, fn: Any, make_step: Callable[[], Step], options: dict[str, Any], key_groups: int = 4, backend: str = "heap"
+    ) -> None:
         self._step = make_step()
         self._make_step = make_step
         self._key_groups = key_groups
+        self._backend = backend
         self._spark = scripted_session()
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-script-")
         root = Path(self._folder.name)
@@ -176,6 +179,7 @@ class SparkRuntime:
         for row in rows:
             stores.setdefault(row.key[0], {})[row.user_map_key[0]] = bytes(row.user_map_value[0])
         layout = Layout(self._make_step())
+        # Both backends keep the same log.
         return [HeapBackend(layout).open(MemoryStore(blobs)) for _, blobs in sorted(stores.items())]
 
     def _write_script(self) -> None:
@@ -188,12 +192,13 @@ class SparkRuntime:
             pickled=StepPlan.pickle_step(fn, options),
             reader=PlainReader(),  # type: ignore[arg-type]
             schemas={MAIN_TAG: _OUTPUT},
-            manifest=make_manifest(step.describe(), key=[], key_groups=self._key_groups, backend="heap"),
+            manifest=make_manifest(step.describe(), key=[], key_groups=self._key_groups, backend=self._backend),
             key_groups=self._key_groups,
             uses_event_time=True,
             uses_processing_time=any(t.time_domain is TimeDomain.REAL_TIME for t in step.timers),
             chained=False,
             memory_budget_bytes=1 << 28,
+            backend=self._backend,
             side_inputs=send_all(self._spark, step),
             writer=PlainWriter,  # type: ignore[arg-type]
             script=self._script,

@@ -2,10 +2,13 @@
 
 Order of calls, for one key group:
 
-    open(store) → state                      at the start of a bundle; what comes is the committed state
-    prepare(slots)                           before elements of these keys are processed
+    open(store)                              at the start of a bundle: what is in memory agrees with the committed state
+    parts(slots, clocks, runner)             the bundle in one part or in several, each with the state of some keys; every
+                                             key of these slots, and every key for which something is due by the clocks, is
+                                             in exactly one. Asking for the next part means that the last one has run
     commit(store)                            at its end: all changes go into the store together, or
     abandon()                                something failed: nothing of this bundle may be seen again
+    next_due(runner)                         after a commit: when there is something to do next
 
 The store's writes become durable with the micro-batch, all or none, after `commit` has returned. A backend cannot know
 whether they did. So what it keeps in memory is a guess that `open` must check against the store.
@@ -14,15 +17,16 @@ whether they did. So what it keeps in memory is a guess that `open` must check a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.state import KeyGroupState
 from holdfast.engine.tables import Slot
+from holdfast.model.present import BundleClocks
 
-__all__ = ["BlobStore", "Commit", "StateBackend"]
+__all__ = ["BlobStore", "Commit", "Due", "Part", "Schedule", "StateBackend"]
 
 
 class BlobStore(Protocol):
@@ -47,18 +51,61 @@ class Commit:
     """1 if the state was read from its beginning."""
     catch_ups: int = 0
     """1 if only what was missed was read."""
+    snapshot_micros: int = 0
+    """How long writing a snapshot took."""
 
     def metrics(self) -> StepMetrics:
         return StepMetrics(**dataclasses.asdict(self))
 
 
+class Part(NamedTuple):
+    """Some keys of a key group, and which of the bundle's elements are theirs."""
+
+    state: KeyGroupState
+    places: Sequence[int] | None
+    """The places of the elements in the bundle, in order; None: all of them."""
+
+
+class Due(NamedTuple):
+    """When there is something to do next, in microseconds of either time; None: nothing is known of."""
+
+    event: int | None = None
+    real: int | None = None
+
+
+class Schedule(Protocol):
+    """What a backend may ask the runner of the step."""
+
+    def next_event(self, state: KeyGroupState) -> int | None:
+        """When the watermark next matters to a state."""
+
+    def window_due(self, end: int, expiry: int, fired: bool) -> int:
+        """When the watermark next matters to a window."""
+
+
 class StateBackend(Protocol):
     """Keeps one key group. See the module for the order of calls."""
 
-    def open(self, store: BlobStore) -> KeyGroupState: ...
+    def open(self, store: BlobStore) -> object: ...
 
-    def prepare(self, slots: Iterable[Slot]) -> None: ...
+    def parts(self, slots: Sequence[Slot], clocks: BundleClocks, runner: Schedule) -> Iterator[Part]: ...
 
     def commit(self, store: BlobStore) -> Commit: ...
 
     def abandon(self) -> None: ...
+
+    def next_due(self, runner: Schedule) -> Due: ...
+
+    def everything(self, store: BlobStore) -> Iterator[KeyGroupState]:
+        """The committed state, in one piece or in several, for whoever looks at it."""
+
+    @property
+    def is_new(self) -> bool:
+        """After `open`: whether nothing has ever been committed."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it holds between bundles."""
+
+    def release(self) -> None:
+        """Gives that memory back; the state is read again when it is needed."""

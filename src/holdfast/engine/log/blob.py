@@ -7,7 +7,7 @@
     6       2     flags            1: the body is compressed with Zstandard
     8       8     sequence number  of the delta; of a segment: of the last delta that the snapshot contains
     16      4     part             of a segment: its place in the snapshot, from 0; of a delta: 0
-    20      4     parts            of a segment: how many there are; of a delta: 1
+    20      4     one              (the head says how many segments there are)
     24      8     length of the body, as it is stored
     32      16    parent           the token of the state that this is based on
     48      16    token            blake2b-128 of bytes 0 to 47 and the body, as it is stored
@@ -16,7 +16,8 @@
     section = [window: bin, cell: str, operation: int, keys: bin, columns: [bin, ...]]
 
 `keys` is a block of slots (`engine.keys`), `columns` are what the operation needs (`engine.tables`), as blocks of the
-cell's coder (`model.coders.blocks`). The operation 9 with an empty cell drops the window. Integers are big-endian.
+cell's coder (`model.coders.blocks`). With an empty cell, the operation 9 drops the window, and 8 drops the keys from all of
+its cells. Integers are big-endian.
 
 Invariants
 - A delta's token is a hash over its parent's token and its own bytes. A chain of tokens therefore proves that each
@@ -38,10 +39,22 @@ import zstandard
 
 from holdfast.errors import CorruptState
 
-__all__ = ["DELTA", "DROP_WINDOW", "SEGMENT", "TOKEN_BYTES", "Blob", "Section", "plain_size", "read_blob", "write_blob"]
+__all__ = [
+    "DELTA",
+    "DROP_KEYS",
+    "DROP_WINDOW",
+    "SEGMENT",
+    "TOKEN_BYTES",
+    "Blob",
+    "Section",
+    "plain_size",
+    "read_blob",
+    "write_blob",
+]
 
 DELTA = 1
 SEGMENT = 2
+DROP_KEYS = 8
 DROP_WINDOW = 9
 TOKEN_BYTES = 16
 
@@ -71,14 +84,13 @@ class Blob(NamedTuple):
     kind: int
     sequence: int
     part: int
-    parts: int
     parent: bytes
     token: bytes
     sections: list[Section]
 
 
 def write_blob(
-    kind: int, sequence: int, parent: bytes, sections: Iterable[Section], *, part: int = 0, parts: int = 1
+    kind: int, sequence: int, parent: bytes, sections: Iterable[Section], *, part: int = 0
 ) -> tuple[bytes, bytes]:
     """The bytes of a blob, and its token."""
     body = ormsgpack.packb([list(section) for section in sections])
@@ -86,7 +98,7 @@ def write_blob(
     if len(body) >= _COMPRESS_BYTES_MIN:
         body = zstandard.compress(body, _COMPRESS_LEVEL)
         flags = _COMPRESSED
-    header = _HEADER.pack(_MAGIC, kind, _VERSION, flags, sequence, part, parts, len(body), parent)
+    header = _HEADER.pack(_MAGIC, kind, _VERSION, flags, sequence, part, 1, len(body), parent)
     token = _token(header, body)
     return b"".join((header, token, body)), token
 
@@ -103,7 +115,7 @@ def read_blob(data: bytes, name: str) -> Blob:
     """Checks and decodes a blob; `name` is how a damaged one is called in the error."""
     if len(data) < _BODY_AT:
         raise _corrupt(name, f"it has {len(data)} bytes, fewer than the {_BODY_AT} of a header")
-    magic, kind, version, flags, sequence, part, parts, length, parent = _HEADER.unpack_from(data)
+    magic, kind, version, flags, sequence, part, _, length, parent = _HEADER.unpack_from(data)
     if magic != _MAGIC:
         raise _corrupt(name, f"it begins with {magic!r}, not with {_MAGIC!r}")
     if version != _VERSION:
@@ -119,7 +131,7 @@ def read_blob(data: bytes, name: str) -> Blob:
         raise _corrupt(name, "its bytes do not match its checksum")
     if kind not in (DELTA, SEGMENT):
         raise _corrupt(name, f"it is of an unknown kind, {kind}")
-    return Blob(kind, sequence, part, parts, parent, token, _sections(body, flags, name))
+    return Blob(kind, sequence, part, parent, token, _sections(body, flags, name))
 
 
 def _sections(body: bytes, flags: int, name: str) -> list[Section]:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from itertools import islice
 
 from holdfast.engine.keys import decode_slots, encode_slots
-from holdfast.engine.log.blob import DROP_WINDOW, Section
+from holdfast.engine.log.blob import DROP_KEYS, DROP_WINDOW, Section
 from holdfast.engine.state import KeyGroupState, WindowState
-from holdfast.engine.tables.base import Rows
+from holdfast.engine.tables.base import Rows, Slot
 from holdfast.errors import CoderError, CorruptState, StateConflict
 
-__all__ = ["apply_sections", "delta_sections", "segments"]
+__all__ = ["apply_sections", "delta_sections", "dropped_keys", "segments"]
 
 _CHUNK_KEYS = 10_000
 
@@ -25,6 +25,11 @@ def delta_sections(state: KeyGroupState) -> list[Section]:
             if table.changes:
                 sections.extend(_section(window, spec.name, rows) for rows in table.delta())
     return sections
+
+
+def dropped_keys(window: bytes, slots: list[Slot]) -> Section:
+    """Says that keys have nothing in a window any more."""
+    return Section(window, "", DROP_KEYS, encode_slots(slots), [])
 
 
 def segments(state: KeyGroupState, bytes_max: int) -> Iterator[list[Section]]:
@@ -60,6 +65,10 @@ def apply_sections(state: KeyGroupState, sections: list[Section], name: str) -> 
     for section in sections:
         if section.operation == DROP_WINDOW:
             state.windows.pop(section.window, None)
+            continue
+        if section.operation == DROP_KEYS:
+            if section.window in state.windows:
+                state.windows[section.window].forget(decode_slots(section.keys))
             continue
         place = state.layout.places.get(section.cell)
         if place is None:

@@ -131,6 +131,17 @@ class Table(abc.ABC):
     def apply(self, rows: Rows) -> None:
         """Does to a committed table what a row group says."""
 
+    def pack(self, entry: Any) -> Any:
+        """One entry of `values` as something that MessagePack has."""
+        operation, _, columns = self.rows([0], [entry])
+        return [operation, *columns]
+
+    def unpack(self, packed: Any) -> Any:
+        """The entry that `pack` made this of."""
+        table = type(self)(self.spec)
+        table.apply(Rows(packed[0], [0], packed[1:]))
+        return table.values[0]
+
     @abc.abstractmethod
     def reveal(self, key: Slot) -> Any:
         """The entry of a key as a user would read it; the key is known to be there."""

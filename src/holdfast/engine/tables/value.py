@@ -12,6 +12,10 @@ from holdfast.model.state import StateSpec, ValueState
 __all__ = ["ValueCell", "ValueTable", "value_cell"]
 
 
+# What MessagePack gives back as it was.
+_NATIVE = frozenset({bool, float, int, str, type(None)})
+_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
+
 _DIRECT_CODERS = (BooleanCoder, BytesCoder, FloatCoder, StrUtf8Coder, VarIntCoder)
 
 
@@ -52,6 +56,20 @@ class ValueTable(Table):
                 self.values.pop(key, None)
         else:
             self.values.update(zip(rows.keys, self.spec.coder.decode_block(rows.columns[0]), strict=True))
+
+    def pack(self, entry: Any) -> Any:
+        kind = type(entry)
+        if kind in _NATIVE and (kind is not int or _INT_MIN <= entry <= _INT_MAX):
+            return entry
+        if kind is Encoded:
+            return [True, bytes(entry)]
+        return [False, self.spec.coder.encode(entry)]
+
+    def unpack(self, packed: Any) -> Any:
+        if type(packed) is not list:
+            return packed
+        is_encoded, data = packed
+        return Encoded(data) if is_encoded else self.spec.coder.decode(data)
 
     def reveal(self, key: Slot) -> Any:
         return self.spec.coder.thaw(self.values[key])

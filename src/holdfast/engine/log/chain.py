@@ -1,0 +1,176 @@
+"""The log of a key group in its store: a head, the segments of a snapshot, and the deltas after it, in one chain.
+
+The store holds `head`, one blob `d<sequence>` for each delta after the base, and the segments `s<base>.<part>` of the
+snapshot at the base. A bundle that changed nothing writes nothing. One that did appends a delta; when the deltas have
+outgrown the snapshot, it writes a new snapshot in their place instead, which is paid for by the deltas that led to it.
+
+Every backend of Holdfast's own keeps this log, so what one has written another can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from holdfast.engine.backends.protocol import BlobStore
+from holdfast.engine.log.blob import DELTA, SEGMENT, Blob, Section, plain_size, read_blob, write_blob
+from holdfast.engine.log.head import Head
+from holdfast.errors import CorruptState
+
+__all__ = ["HEAD", "Appended", "SnapshotOptions", "append", "delta_name", "missed", "read_head", "segment_name", "whole"]
+
+HEAD = "head"
+_RESTORE = "restore the checkpoint from a copy, or go back to an earlier micro-batch"
+
+
+class SnapshotOptions:
+    """When to write a snapshot: once the deltas, before compression, are larger than `snapshot_ratio` times the last
+    one and than `delta_bytes_min`, or more than `deltas_max` in number. `spread` (0 to 1) shifts these limits, so that
+    key groups with equal load do not all pay in the same micro-batch."""
+
+    def __init__(
+        self,
+        *,
+        snapshot_ratio: float = 1.0,
+        delta_bytes_min: int = 256 * 1024,
+        deltas_max: int = 200,
+        segment_bytes_max: int = 4 * 1024 * 1024,
+        spread: float = 0.0,
+    ) -> None:
+        self.snapshot_ratio = snapshot_ratio * (1 + spread)
+        self.delta_bytes_min = int(delta_bytes_min * (1 + spread))
+        self.deltas_max = int(deltas_max * (1 + spread))
+        self.segment_bytes_max = segment_bytes_max
+
+    def is_due(self, head: Head) -> bool:
+        if head.last - head.base > self.deltas_max:
+            return True
+        return head.delta_bytes > max(self.delta_bytes_min, self.snapshot_ratio * head.snapshot_bytes)
+
+
+class Appended(NamedTuple):
+    """What appending to a log came to."""
+
+    head: Head
+    delta_bytes: int
+    snapshot_bytes: int
+
+
+def read_head(store: BlobStore) -> Head:
+    data = store.get(HEAD)
+    if data is None and any(name.startswith(("d", "s")) for name, _ in store.items()):
+        raise CorruptState(
+            f"The stored log is not whole: {HEAD!r} is missing, but there are other blobs.",
+            todo=_RESTORE,
+        )
+    return Head.decode(data)
+
+
+def append(
+    store: BlobStore, head: Head, sections: list[Section], options: SnapshotOptions, snapshot: Iterable[list[Section]]
+) -> Appended:
+    """Adds a delta with these sections; or, if one is due, the snapshot, which already contains them.
+
+    `snapshot` is only iterated over when it is needed.
+    """
+    sequence = head.last + 1
+    delta, token = write_blob(DELTA, sequence, head.token, sections)
+    delta_bytes = head.delta_bytes + plain_size(delta)
+    head = replace(head, last=sequence, token=token, delta_bytes=delta_bytes)
+    if options.is_due(head):
+        head, written = _write_snapshot(store, head, snapshot)
+        appended = Appended(head, 0, written)
+    else:
+        store.put(delta_name(sequence), delta)
+        appended = Appended(head, len(delta), 0)
+    store.put(HEAD, head.encode())
+    return appended
+
+
+def _write_snapshot(store: BlobStore, head: Head, snapshot: Iterable[list[Section]]) -> tuple[Head, int]:
+    """The head after a snapshot, and how many bytes that wrote."""
+    for part in range(head.parts):
+        store.remove(segment_name(head.base, part))
+    for sequence in range(head.base + 1, head.last):
+        store.remove(delta_name(sequence))
+    size = written = parts = 0
+    for sections in snapshot:
+        blob, _ = write_blob(SEGMENT, head.last, head.token, sections, part=parts)
+        store.put(segment_name(head.last, parts), blob)
+        size += plain_size(blob)
+        written += len(blob)
+        parts += 1
+    head = replace(head, base=head.last, base_token=head.token, parts=parts, snapshot_bytes=size, delta_bytes=0)
+    return head, written
+
+
+def missed(store: BlobStore, head: Head, token: bytes | None, last: int) -> list[Blob] | None:
+    """The deltas that lead from a copy, with its token and last delta, to the head; None if it is not on the way there."""
+    if token is None or not head.base <= last < head.last:
+        return None
+    found: list[Blob] = []
+    for sequence in range(last + 1, head.last + 1):
+        data = store.get(delta_name(sequence))
+        if data is None:
+            raise _gap(sequence, head)
+        blob = read_blob(data, delta_name(sequence))
+        if blob.parent != token and not found:
+            return None
+        if (blob.parent, blob.sequence, blob.kind) != (token, sequence, DELTA):
+            raise _broken(sequence)
+        found.append(blob)
+        token = blob.token
+    if token != head.token:
+        raise _broken(head.last)
+    return found
+
+
+def whole(store: BlobStore, head: Head) -> Iterator[tuple[str, Blob]]:
+    """Everything: the segments of the snapshot, then the deltas after it, with their names. Each is checked before it
+    comes; that they end at the head, after the last."""
+    for part in range(head.parts):
+        name = segment_name(head.base, part)
+        data = store.get(name)
+        if data is None:
+            raise CorruptState(f"The stored snapshot is not whole: {name!r}, one of {head.parts}, is missing.")
+        segment = read_blob(data, name)
+        # The first delta after a snapshot has the same parent as its segments: the kind tells them apart.
+        if (segment.kind, segment.sequence, segment.part, segment.parent) != (SEGMENT, head.base, part, head.base_token):
+            raise CorruptState(f"The stored blob {name!r} is not that segment of this snapshot.", todo=_RESTORE)
+        yield name, segment
+    token = head.base_token
+    for sequence in range(head.base + 1, head.last + 1):
+        name = delta_name(sequence)
+        data = store.get(name)
+        if data is None:
+            raise _gap(sequence, head)
+        delta = read_blob(data, name)
+        if (delta.parent, delta.sequence, delta.kind) != (token, sequence, DELTA):
+            raise _broken(sequence)
+        yield name, delta
+        token = delta.token
+    if token != head.token:
+        raise _broken(head.last)
+
+
+def delta_name(sequence: int) -> str:
+    return f"d{sequence:016x}"
+
+
+def segment_name(base: int, part: int) -> str:
+    return f"s{base:016x}.{part:04x}"
+
+
+def _gap(sequence: int, head: Head) -> CorruptState:
+    return CorruptState(
+        f"The stored log is not whole: {delta_name(sequence)!r} is missing between {head.base} and {head.last}.",
+        todo=_RESTORE,
+    )
+
+
+def _broken(sequence: int) -> CorruptState:
+    return CorruptState(
+        f"The stored log is not one chain: {delta_name(sequence)!r} does not follow from what is before it.",
+        todo=_RESTORE,
+    )
