@@ -11,6 +11,7 @@ from holdfast import coders, metrics, pvalue, transforms, utils
 from holdfast.errors import (
     CoderError,
     CorruptState,
+    GroupStateError,
     HoldfastError,
     InputError,
     InvalidStep,
@@ -64,6 +65,11 @@ from holdfast.model.dofn import (
     Grouped,
     GroupedDoFn,
     TaggedOutput,
+)
+from holdfast.model.group_state import (
+    FlatMapGroupsWithState,
+    GroupState,
+    MapGroupsWithState,
 )
 from holdfast.model.metrics import (
     Metrics,
@@ -168,9 +174,12 @@ __all__ = [
     "Every",
     "FastPrimitivesCoder",
     "FixedWindows",
+    "FlatMapGroupsWithState",
     "FloatCoder",
     "GlobalWindow",
     "GlobalWindows",
+    "GroupState",
+    "GroupStateError",
     "Grouped",
     "GroupedDoFn",
     "HoldfastError",
@@ -185,6 +194,7 @@ __all__ = [
     "Largest",
     "ListCoder",
     "MapCoder",
+    "MapGroupsWithState",
     "MapState",
     "MapStateSpec",
     "Max",

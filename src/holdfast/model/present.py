@@ -26,6 +26,10 @@ class BundleClocks(Protocol):
     @property
     def now(self) -> int: ...
 
+    @property
+    def final(self) -> bool:
+        """Whether the input has ended."""
+
 
 _clocks: ContextVar[BundleClocks | None] = ContextVar("holdfast_clocks", default=None)
 _metrics: ContextVar[UserMetrics | None] = ContextVar("holdfast_metrics", default=None)

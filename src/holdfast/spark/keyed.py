@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructField, StructType, TimestampNTZType, TimestampType
 
 from holdfast.errors import InvalidStep
+from holdfast.model.coders import Coder
 from holdfast.model.dofn import DoFn
+from holdfast.model.group_state import FlatMapGroupsWithState, GroupState, MapGroupsWithState
 from holdfast.model.side_inputs import SideInput
 from holdfast.model.timestamps import Duration
 from holdfast.model.windows import WindowFn
@@ -125,6 +127,34 @@ class KeyedStream:
             on_error=on_error,
             memory_budget_bytes=memory_budget_bytes,
         )
+
+    def flat_map_groups_with_state(
+        self,
+        fn: Callable[[Any, list[Any], GroupState], Any],
+        output: Any = None,
+        *,
+        timeout: str | None = None,
+        state_coder: Coder | None = None,
+        **options: Any,
+    ) -> Any:
+        """Calls `fn(key, values, state)` once for each key of a micro-batch, and once when the key's timeout has passed.
+
+        The shape of Spark's `flatMapGroupsWithState`: `state` is a `GroupState`, `fn` yields rows. The options are those
+        of `par_do`.
+        """
+        return self.par_do(FlatMapGroupsWithState(fn, timeout=timeout, state_coder=state_coder), output, **options)
+
+    def map_groups_with_state(
+        self,
+        fn: Callable[[Any, list[Any], GroupState], Any],
+        output: Any = None,
+        *,
+        timeout: str | None = None,
+        state_coder: Coder | None = None,
+        **options: Any,
+    ) -> Any:
+        """The same for a function that returns exactly one row."""
+        return self.par_do(MapGroupsWithState(fn, timeout=timeout, state_coder=state_coder), output, **options)
 
     def prepared(self, key_groups: int) -> DataFrame:
         """The columns that the pack stage takes: key group, event time, keys, values."""

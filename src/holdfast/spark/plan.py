@@ -59,7 +59,7 @@ class StepPlan:
     @staticmethod
     def pickle_step(fn: Any, options: dict[str, Any]) -> bytes:
         """The bytes of a function with its options. Modules of the user's own travel with it."""
-        with _by_value([type(fn), type(options.get("windowing"))]):
+        with _by_value([type(fn), type(options.get("windowing"))], getattr(fn, "code_modules", ())):
             pickled: bytes = cloudpickle.dumps((fn, options))  # type: ignore[no-untyped-call]
         return pickled
 
@@ -79,9 +79,9 @@ class StepPlan:
 
 
 @contextlib.contextmanager
-def _by_value(classes: list[type[Any]]) -> Iterator[None]:
+def _by_value(classes: list[type[Any]], more: Iterable[str]) -> Iterator[None]:
     """Workers may not have the files beside the driver's script, but they have what is installed."""
-    own = {cls.__module__ for base in classes for cls in base.__mro__}
+    own = {cls.__module__ for base in classes for cls in base.__mro__} | set(more)
     modules = [sys.modules[name] for name in sorted(own) if name != "__main__" and _is_users_own(name)]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
