@@ -71,6 +71,9 @@ from holdfast.model.group_state import (
     GroupState,
     MapGroupsWithState,
 )
+from holdfast.model.interval_join import (
+    IntervalJoin,
+)
 from holdfast.model.metrics import (
     Metrics,
 )
@@ -184,6 +187,7 @@ __all__ = [
     "GroupedDoFn",
     "HoldfastError",
     "InputError",
+    "IntervalJoin",
     "IntervalWindow",
     "InvalidStep",
     "IterableCoder",

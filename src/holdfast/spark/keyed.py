@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -18,7 +19,7 @@ from holdfast.model.side_inputs import SideInput
 from holdfast.model.timestamps import Duration
 from holdfast.model.windows import WindowFn
 
-__all__ = ["KeyedStream", "keyed"]
+__all__ = ["KeyedStream", "keyed", "quoted"]
 
 
 def keyed(
@@ -156,22 +157,45 @@ class KeyedStream:
         """The same for a function that returns exactly one row."""
         return self.par_do(MapGroupsWithState(fn, timeout=timeout, state_coder=state_coder), output, **options)
 
+    def join(
+        self,
+        right: KeyedStream,
+        *,
+        within: str | float | timedelta | Duration | tuple[Any, Any],
+        how: str = "inner",
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        name: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Joins the rows of two streams that have the same key and are near each other in event time.
+
+        `within` is a duration, or a pair (lower, upper): a right row's time is from left time + lower to left time + upper.
+        `how` is "inner", "left", "right" or "outer". Gives a DataFrame with the key's columns, both timestamps, the left's
+        values and the right's; `suffixes` go to names that both have. The options are those of `par_do`.
+        """
+        from holdfast.spark.join import build_join
+
+        return build_join(self, right, within=within, how=how, suffixes=suffixes, name=name, **options)
+
     def prepared(self, key_groups: int) -> DataFrame:
         """The columns that the pack stage takes: key group, event time, keys, values."""
-        df = self.df
-        if self.watermark is not None and self.timestamp is not None and df.isStreaming:
-            df = df.withWatermark(self.timestamp, f"{self.watermark.micros // 1000} milliseconds")
         key_columns = [self._key_column(name) for name in self.keys]
         group = F.pmod(F.xxhash64(*key_columns), F.lit(key_groups)).cast("int")
         columns = [group.alias("group")]
         if self.timestamp is not None:
-            columns.append(F.unix_micros(F.col(_quoted(self.timestamp)).cast("timestamp")).alias("time"))
+            columns.append(F.unix_micros(F.col(quoted(self.timestamp)).cast("timestamp")).alias("time"))
         columns += [column.alias(f"k{i}") for i, column in enumerate(key_columns)]
-        columns += [F.col(_quoted(name)).alias(f"v{i}") for i, name in enumerate(self.values)]
-        return df.select(*columns)
+        columns += [F.col(quoted(name)).alias(f"v{i}") for i, name in enumerate(self.values)]
+        return self.watermarked().select(*columns)
+
+    def watermarked(self) -> DataFrame:
+        """The DataFrame with its watermark, if it is to have one."""
+        if self.watermark is None or self.timestamp is None or not self.df.isStreaming:
+            return self.df
+        return self.df.withWatermark(self.timestamp, f"{self.watermark.micros // 1000} milliseconds")
 
     def _key_column(self, name: str) -> Any:
-        column = F.col(_quoted(name))
+        column = F.col(quoted(name))
         if isinstance(self.df.schema[name].dataType, (FloatType, DoubleType)):
             # 0.0 and -0.0 are one key.
             return column + F.lit(0.0).cast(self.df.schema[name].dataType)
@@ -182,5 +206,6 @@ class KeyedStream:
         return StructType([self.df.schema[name] for name in names])
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """The name as Spark takes it, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
