@@ -116,6 +116,30 @@ def test_two_streams(spark, feed, run_job, tmp_path, how, within):
     assert sorted(kept(spark, tmp_path / "checkpoint", within, how)) == [("left", 99), ("right", 99)]
 
 
+def test_after_another_step(feed, run_job):
+    """One side is what a step gave, which has the watermark of the stream above it."""
+    left_source, right_source = feed(ADS, "ads"), feed(CLICKS, "clicks")
+    for second in (0, 100, END):
+        left_source.add(shown(1, second, f"at {second}"), shown(1, second + 1, "second"))
+        right_source.add(clicked(1, second + 4, f"at {second}"))
+    firsts = ads(left_source.df).flat_map_groups_with_state(first_only, output=ADS, timeout="event_time")
+    joined = hf.keyed(firsts, key="ad", timestamp="shown_at").join(clicks(right_source.df), within=(0, 10), how="left")
+    [rows] = run_job(joined)
+    assert sorted((row.place, row.user) for row in rows) == [
+        ("at 0", "at 0"),
+        ("at 100", "at 100"),
+        (f"at {END}", f"at {END}"),
+    ]
+
+
+def first_only(ad, values, state):
+    """The first row of each micro-batch."""
+    first = min(values, key=lambda value: value.place)
+    state.update(first.place)
+    seconds = {"at 0": 0, "at 100": 100, f"at {END}": END}[first.place]
+    yield ad, at(seconds), first.place
+
+
 @pytest.mark.parametrize("how", ["inner", "right", "outer"])
 def test_a_batch(spark, how):
     lefts, rights = ([*chain(*side)] for side in files(3, 2))
