@@ -149,6 +149,17 @@ def test_a_batch(spark, how):
     assert Counter(map(as_row, rows)) == nested_loops(lefts, rights, -10, 10, how)
 
 
+def test_rows_without_a_key_are_dead_letters(spark):
+    left = spark.createDataFrame([tuple(shown(ad, 0).values()) for ad in (1, None)], ADS)
+    right = spark.createDataFrame([tuple(clicked(ad, 1).values()) for ad in (1, None)], CLICKS)
+    joined = ads(left).join(clicks(right), within=5, how="outer", on_error="dead_letter")
+    assert [(row.ad, row.place, row.user) for row in joined.main.collect()] == [(1, "top", "ann")]
+    dead = joined.dead_letter.collect()
+    assert sorted((row["~left"], row.place, row.user) for row in dead) == [(False, None, "ann"), (True, "top", None)]
+    with pytest.raises(Exception, match="no key"):
+        ads(left).join(clicks(right), within=5).collect()
+
+
 def test_a_stream_with_itself_and_columns_of_the_same_name(spark):
     ddl = "k string, at timestamp_ntz, v struct<x:int,tags:map<string,int>>, n array<int>"
     when = datetime.datetime(2024, 2, 29, 12)
