@@ -11,6 +11,7 @@ from holdfast import coders, metrics, pvalue, transforms, utils
 from holdfast.errors import (
     CoderError,
     CorruptState,
+    GroupStateError,
     HoldfastError,
     InputError,
     InvalidStep,
@@ -71,9 +72,17 @@ from holdfast.model.dofn import (
     GroupedDoFn,
     TaggedOutput,
 )
+from holdfast.model.group_state import (
+    FlatMapGroupsWithState,
+    GroupState,
+    MapGroupsWithState,
+)
 from holdfast.model.grouping import (
     CombinePerKey,
     GroupByKey,
+)
+from holdfast.model.interval_join import (
+    IntervalJoin,
 )
 from holdfast.model.metrics import (
     Metrics,
@@ -198,14 +207,18 @@ __all__ = [
     "Every",
     "FastPrimitivesCoder",
     "FixedWindows",
+    "FlatMapGroupsWithState",
     "FloatCoder",
     "GlobalWindow",
     "GlobalWindows",
     "GroupByKey",
+    "GroupState",
+    "GroupStateError",
     "Grouped",
     "GroupedDoFn",
     "HoldfastError",
     "InputError",
+    "IntervalJoin",
     "IntervalWindow",
     "InvalidStep",
     "IterableCoder",
@@ -216,6 +229,7 @@ __all__ = [
     "Largest",
     "ListCoder",
     "MapCoder",
+    "MapGroupsWithState",
     "MapState",
     "MapStateSpec",
     "Max",

@@ -9,6 +9,7 @@ Every error has three parts: what happened, the detail (which step, cell, key an
     ├── InputError           an element is not what the step takes: not a pair, null key (also a ValueError)
     ├── UserCodeError        a user's function raised; its own traceback is the cause
     ├── OutputError          a function returned or yielded what cannot be an output    (also a TypeError)
+    ├── GroupStateError      a function asked of its GroupState what it cannot do       (also a ValueError)
     ├── TimeError            time went back, or a time is out of range                  (also a ValueError)
     ├── CorruptState         stored bytes are damaged, incomplete, or of a foreign format
     ├── StateConflict        stored state and the code that would read it do not agree
@@ -23,6 +24,7 @@ from typing import Any
 __all__ = [
     "CoderError",
     "CorruptState",
+    "GroupStateError",
     "HoldfastError",
     "InputError",
     "InvalidStep",
@@ -102,6 +104,10 @@ class UserCodeError(HoldfastError):
 
 class OutputError(HoldfastError, TypeError):
     """A function gave something that cannot be an output."""
+
+
+class GroupStateError(HoldfastError, ValueError):
+    """A function asked of its `GroupState` what it cannot do: a value that is not there, a timeout of the wrong kind."""
 
 
 class TimeError(HoldfastError, ValueError):

@@ -46,8 +46,8 @@ class Feed:
 
 @pytest.fixture
 def feed(spark, tmp_path):
-    """Makes a stream with a schema."""
-    return lambda schema: Feed(spark, tmp_path / "input", schema)
+    """Makes a stream with a schema; a second one needs another name."""
+    return lambda schema, name="input": Feed(spark, tmp_path / name, schema)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from holdfast.model.timestamps import Timestamp
 
 __all__ = ["DeadLetter", "user_error"]
 
-_ENGINE = str(Path(__file__).parent)
+_OWN = tuple(str(Path(__file__).parents[1] / part) for part in ("engine", "model"))
 
 
 class DeadLetter(NamedTuple):
@@ -50,13 +50,13 @@ def _wrong_use(error: Exception) -> str:
 
 
 def user_traceback(error: Exception) -> str:
-    """The traceback without the engine's own frames above the user's."""
+    """The traceback without Holdfast's own frames above the user's."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_next is not None and _is_engine(frames):
+    while frames is not None and frames.tb_next is not None and _is_own(frames):
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
 
 
-def _is_engine(frame: TracebackType) -> bool:
+def _is_own(frame: TracebackType) -> bool:
     name = frame.tb_frame.f_code.co_filename
-    return name.startswith((_ENGINE, "<loop of "))
+    return name.startswith((*_OWN, "<loop of "))

@@ -69,6 +69,10 @@ class DoFn:
         """The name of a step that runs this function, when it is given no other."""
         return type(self).__name__
 
+    def declaration_problems(self) -> Iterable[str]:
+        """What is wrong with the arguments that it was made with, in sentences; told with all else when it is built."""
+        return ()
+
 
 class Grouped(NamedTuple):
     """The elements of one key, and window, in a bundle: as columns, in order of arrival."""

@@ -118,7 +118,7 @@ def build_step(
     if not isinstance(fn, DoFn):
         raise InvalidStep(name or _name_of(fn), [*_not_a_dofn(fn), *input_problems])
     step_name = name or fn.default_label()
-    problems: list[str] = list(input_problems)
+    problems: list[str] = [*input_problems, *fn.declaration_problems()]
     lateness, window_fn = read_windowing(windowing, allowed_lateness, problems)
     process = _process_signature(fn)
     callbacks, callback_problems = _timer_callbacks(fn)

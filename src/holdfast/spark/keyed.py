@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -11,15 +12,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructField, StructType, TimestampNTZType, TimestampType
 
 from holdfast.errors import InvalidStep
+from holdfast.model.coders import Coder
 from holdfast.model.combine import CombineFn
 from holdfast.model.dofn import DoFn
+from holdfast.model.group_state import FlatMapGroupsWithState, GroupState, MapGroupsWithState
 from holdfast.model.side_inputs import SideInput
 from holdfast.model.timestamps import Duration
 from holdfast.model.triggers import Trigger
 from holdfast.model.windows import FixedWindows, WindowFn
 from holdfast.spark.rows import ElementReader
 
-__all__ = ["KEY", "KEY_AND_WINDOW", "KeyedStream", "keyed"]
+__all__ = ["KEY", "KEY_AND_WINDOW", "KeyedStream", "keyed", "quoted"]
 
 KEY = "key"
 KEY_AND_WINDOW = "key+window"
@@ -218,16 +221,61 @@ class KeyedStream:
             timed=self.timestamp is not None, keys=len(self.keys), value_names=self.values, named=self.named
         )
 
+    def flat_map_groups_with_state(
+        self,
+        fn: Callable[[Any, list[Any], GroupState], Any],
+        output: Any = None,
+        *,
+        timeout: str | None = None,
+        state_coder: Coder | None = None,
+        **options: Any,
+    ) -> Any:
+        """Calls `fn(key, values, state)` once for each key of a micro-batch, and once when the key's timeout has passed.
+
+        The shape of Spark's `flatMapGroupsWithState`: `state` is a `GroupState`, `fn` yields rows. The options are those
+        of `par_do`.
+        """
+        return self.par_do(FlatMapGroupsWithState(fn, timeout=timeout, state_coder=state_coder), output, **options)
+
+    def map_groups_with_state(
+        self,
+        fn: Callable[[Any, list[Any], GroupState], Any],
+        output: Any = None,
+        *,
+        timeout: str | None = None,
+        state_coder: Coder | None = None,
+        **options: Any,
+    ) -> Any:
+        """The same for a function that returns exactly one row."""
+        return self.par_do(MapGroupsWithState(fn, timeout=timeout, state_coder=state_coder), output, **options)
+
+    def join(
+        self,
+        right: KeyedStream,
+        *,
+        within: str | float | timedelta | Duration | tuple[Any, Any],
+        how: str = "inner",
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        name: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Joins the rows of two streams that have the same key and are near each other in event time.
+
+        `within` is a duration, or a pair (lower, upper): a right row's time is from left time + lower to left time + upper.
+        `how` is "inner", "left", "right" or "outer". Gives a DataFrame with the key's columns, both timestamps, the left's
+        values and the right's; `suffixes` go to names that both have. The options are those of `par_do`.
+        """
+        from holdfast.spark.join import build_join
+
+        return build_join(self, right, within=within, how=how, suffixes=suffixes, name=name, **options)
+
     def prepared(self, key_groups: int, parallel_over: str = KEY) -> DataFrame:
         """The columns that the pack stage takes: key group, event time, keys, values."""
-        df = self.df
-        if self.watermark is not None and self.timestamp is not None and df.isStreaming:
-            df = df.withWatermark(self.timestamp, f"{self.watermark.micros // 1000} milliseconds")
         key_columns = [self._key_column(name) for name in self.keys]
         hashed = list(key_columns)
         columns = []
         if self.timestamp is not None:
-            time = F.unix_micros(F.col(_quoted(self.timestamp)).cast("timestamp"))
+            time = F.unix_micros(F.col(quoted(self.timestamp)).cast("timestamp"))
             columns.append(time.alias("time"))
             if parallel_over == KEY_AND_WINDOW:
                 assert isinstance(self.window_fn, FixedWindows)
@@ -235,11 +283,17 @@ class KeyedStream:
                 hashed.append(time - F.pmod(time - offset, size))
         columns.insert(0, F.pmod(F.xxhash64(*hashed), F.lit(key_groups)).cast("int").alias("group"))
         columns += [column.alias(f"k{i}") for i, column in enumerate(key_columns)]
-        columns += [F.col(_quoted(name)).alias(f"v{i}") for i, name in enumerate(self.values)]
-        return df.select(*columns)
+        columns += [F.col(quoted(name)).alias(f"v{i}") for i, name in enumerate(self.values)]
+        return self.watermarked().select(*columns)
+
+    def watermarked(self) -> DataFrame:
+        """The DataFrame with its watermark, if it is to have one."""
+        if self.watermark is None or self.timestamp is None or not self.df.isStreaming:
+            return self.df
+        return self.df.withWatermark(self.timestamp, f"{self.watermark.micros // 1000} milliseconds")
 
     def _key_column(self, name: str) -> Any:
-        column = F.col(_quoted(name))
+        column = F.col(quoted(name))
         if isinstance(self.df.schema[name].dataType, (FloatType, DoubleType)):
             # 0.0 and -0.0 are one key.
             return column + F.lit(0.0).cast(self.df.schema[name].dataType)
@@ -250,5 +304,6 @@ class KeyedStream:
         return StructType([self.df.schema[name] for name in names])
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """The name as Spark takes it, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"

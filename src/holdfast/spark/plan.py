@@ -71,7 +71,7 @@ class StepPlan:
         """The bytes of a function with its options. Modules of the user's own travel with it."""
         combined = getattr(fn, "fn", None)
         given = list(combined.values()) if isinstance(combined, Mapping) else [combined]
-        with by_value([type(fn), type(options.get("windowing")), *map(type, given)], given):
+        with by_value([type(fn), type(options.get("windowing")), *map(type, given)], given, getattr(fn, "code_modules", ())):
             pickled: bytes = cloudpickle.dumps((fn, options))  # type: ignore[no-untyped-call]
         return pickled
 
@@ -91,10 +91,10 @@ class StepPlan:
 
 
 @contextlib.contextmanager
-def by_value(classes: Sequence[type[Any]], functions: Sequence[Any] = ()) -> Iterator[None]:
+def by_value(classes: Sequence[type[Any]], functions: Sequence[Any] = (), more: Iterable[str] = ()) -> Iterator[None]:
     """Workers may not have the files beside the driver's script, but they have what is installed."""
     own = {cls.__module__ for base in classes for cls in base.__mro__}
-    own |= {str(getattr(function, "__module__", None)) for function in functions}
+    own |= set(more) | {str(getattr(function, "__module__", None)) for function in functions}
     modules = [sys.modules[name] for name in sorted(own) if name != "__main__" and _is_users_own(name)]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
