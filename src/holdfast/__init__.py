@@ -134,6 +134,12 @@ from holdfast.model.triggers import (
     Repeatedly,
     Trigger,
 )
+from holdfast.model.ttl import (
+    Ttl,
+)
+from holdfast.model.upgrade import (
+    Upgrade,
+)
 from holdfast.model.windowed_values import (
     PANE_INFO_UNKNOWN,
     PaneInfo,
@@ -275,7 +281,9 @@ __all__ = [
     "ToSet",
     "Top",
     "Trigger",
+    "Ttl",
     "TupleCoder",
+    "Upgrade",
     "UserCodeError",
     "ValueState",
     "ValueStateSpec",

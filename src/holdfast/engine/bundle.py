@@ -27,10 +27,12 @@ def run_bundle(
     If it raises, the backend must be abandoned.
     """
     metrics = StepMetrics()
-    for state, places in backend.parts(intake.slots, clocks, runner):
+    for state, places, sweep in backend.parts(intake.slots, clocks, runner):
         taken = intake if places is None else intake.take(places)
         runner.run(state, taken, clocks, batch)  # type: ignore[arg-type]  # a runner gets what it made
         collect()
+        if sweep:
+            runner.sweep(state, clocks, sweep)
         metrics.add(runner.metrics)
     metrics.add(backend.commit(store).metrics())
     return metrics

@@ -27,6 +27,10 @@ class StepMetrics:
     timers_dropped: int = 0
     """Timers that the callbacks of an ending window set for a time after it."""
     windows_expired: int = 0
+    cells_expired: int = 0
+    """Cells that were emptied because their time to live was up."""
+    sweep_micros: int = 0
+    """Time spent on finding and removing them, in microseconds."""
     delta_bytes: int = 0
     snapshot_bytes: int = 0
     loads: int = 0

@@ -13,6 +13,7 @@ import contextlib
 import gc
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -24,8 +25,10 @@ from holdfast.engine.loop import compile_loop
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.outputs import Collector, Output, check_finish_bundle
 from holdfast.engine.state import KeyGroupState, Layout, WindowState
+from holdfast.engine.sweeping import Sweeping
 from holdfast.engine.tables import Focus, Undo, make_cell
 from holdfast.engine.tables.combining import combine_fn_of
+from holdfast.engine.tables.expiring import TtlClock, expiring_cell
 from holdfast.engine.tables.ordered import OrderedListCell
 from holdfast.engine.timers import TimerHandle
 from holdfast.errors import HoldfastError, OutputError
@@ -33,7 +36,7 @@ from holdfast.model.dofn import GroupedDoFn, TaggedOutput
 from holdfast.model.params import ParamKind
 from holdfast.model.present import bundle_present
 from holdfast.model.signature import MethodSignature
-from holdfast.model.state import CombiningStateSpec
+from holdfast.model.state import CombiningStateSpec, StateSpec
 from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, Step
 from holdfast.model.timers import TimeDomain
 from holdfast.model.timestamps import Timestamp
@@ -94,14 +97,15 @@ class StepRunner:
         self.metrics = StepMetrics()
         self._origins = origins
         self._side_inputs = side_inputs
-        self._cells = [make_cell(spec, self.focus, self.undo) for spec in layout.cells]
+        self.ttl_clock = TtlClock()
+        self.cells = [self._make_cell(spec) for spec in layout.cells]
         self.timers = [
             TimerHandle(place, spec, layout.timers[place], self.focus, self.undo) for place, spec in enumerate(step.timers)
         ]
         self._held = None
         if layout.held is not None:
             self._held = OrderedListCell(layout.specs[layout.held], self.focus, None)
-        self._handles = dict(zip(map(id, step.cells), self._cells, strict=True)) | dict(
+        self._handles = dict(zip(map(id, step.cells), self.cells, strict=True)) | dict(
             zip(map(id, step.timers), self.timers, strict=True)
         )
         windowed = type(step.windowing.window_fn) is not GlobalWindows
@@ -120,6 +124,13 @@ class StepRunner:
         if isinstance(step.fn, TriggeredGrouping):
             step.fn.on_late = self.late
         self._firing = Firing(self)
+        self._sweeping = Sweeping(self)
+
+    def _make_cell(self, spec: StateSpec) -> Any:
+        cell = make_cell(spec, self.focus, self.undo)
+        if spec.ttl is None:
+            return cell
+        return expiring_cell(spec, cell, self.focus, self.undo, self.ttl_clock)
 
     def setup(self) -> None:
         """Prepares the function and the CombineFns of its cells."""
@@ -152,7 +163,7 @@ class StepRunner:
 
     def next_event(self, state: KeyGroupState) -> int | None:
         """When the watermark next matters, in microseconds."""
-        due = [state.indexes[TimeDomain.WATERMARK].next_time, state.next_expiry()]
+        due = [state.indexes[TimeDomain.WATERMARK].next_time, state.next_expiry(), state.expiring[True].next_time]
         return min((time for time in due if time is not None), default=None)
 
     def window_due(self, end: int, expiry: int, fired: bool) -> int:
@@ -175,6 +186,7 @@ class StepRunner:
         for pair, time, error in self._unkeyed:
             self._letter(*pair, time, "process", error, None)
         self._unkeyed.clear()
+        self.ttl_clock.real, self.ttl_clock.watermark, self.ttl_clock.expired = clocks.now, clocks.watermark, 0
         if not elements.slots and not self._firing.is_due(state, clocks):
             return self.collector
         self.metrics.bundles = 1
@@ -191,6 +203,11 @@ class StepRunner:
                 raise failure from error
         self.metrics.outputs = len(self.collector.items)
         return self.collector
+
+    def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> None:
+        """Removes cells whose time to live is up, after a bundle; at most so many."""
+        if self.layout.stamps:
+            self._sweeping.sweep(state, clocks, budget)
 
     def _where(self) -> dict[str, Any]:
         """The key and window of the present call, as far as there are any."""
@@ -257,12 +274,16 @@ class StepRunner:
         """Turns all cells and timers to the tables of a window."""
         self.window = window
         tables = window.tables
-        for cell, table in zip(self._cells, tables, strict=False):
+        for cell, table in zip(self.cells, tables, strict=False):
             cell.attach(table)
         place = self.layout.first_timer
         for timer in self.timers:
             timer.attach(window, tables[place], tables[place + 1])
             place += 2
+        for cell_place, stamps in self.layout.stamps.items():
+            cell = self.cells[cell_place]
+            index = window.expiring[cell.ttl.in_event_time]
+            cell.attach_stamps(tables[stamps], partial(index.enter, window.data, cell_place))
 
     def held_cell(self, window: WindowState) -> OrderedListCell:
         assert self._held is not None

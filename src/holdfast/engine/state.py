@@ -2,8 +2,9 @@
 
 The layout is fixed by the step: its cells, then two hidden cells for each timer, then one that remembers which keys
 a window has seen (only where `on_window_expiration` needs it), one that holds back elements (only where they are to
-be sorted by time), and one that counts results (only of an aggregation that may give several for a window). Hidden
-cells have names that begin with `~`, which users' cells cannot.
+be sorted by time), one that counts results (only of an aggregation that may give several for a window), and for each
+cell that has a time to live one with the time of the last touch. Hidden cells have names that begin with `~`, which
+users' cells cannot.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from holdfast.engine.expiry import ExpiryIndex
 from holdfast.engine.tables import Slot, Table, make_table
+from holdfast.engine.tables.expiring import NEVER_TOUCHED, stamp_spec
 from holdfast.engine.tables.ordered import OrderedListTable
 from holdfast.engine.tables.value import ValueTable
 from holdfast.engine.timers import DOMAINS, HELD, Entry, TimerIndex, timer_cells
@@ -48,6 +51,12 @@ class Layout:
         if grouping is not None and grouping.keeps_whole_windows and step.windowing.allowed_lateness.micros:
             self.panes = len(specs)
             specs.append(ValueStateSpec("~panes", VarIntCoder()))
+        self.stamps: dict[int, int] = {}
+        """From the place of a cell that has a time to live to that of its stamps."""
+        for place, cell in enumerate(self.cells):
+            if cell.ttl is not None:
+                self.stamps[place] = len(specs)
+                specs.append(stamp_spec(cell))
         self.specs = specs
         self.places = {spec.name: place for place, spec in enumerate(specs)}
 
@@ -55,15 +64,24 @@ class Layout:
 class WindowState:
     """The tables of one window."""
 
-    __slots__ = ("data", "expiry", "fired", "indexes", "layout", "tables", "window")
+    __slots__ = ("data", "expiring", "expiry", "fired", "indexes", "layout", "tables", "window")
 
-    def __init__(self, layout: Layout, window: Any, data: bytes, expiry: int, indexes: dict[TimeDomain, TimerIndex]) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        window: Any,
+        data: bytes,
+        expiry: int,
+        indexes: dict[TimeDomain, TimerIndex],
+        expiring: dict[bool, ExpiryIndex],
+    ) -> None:
         self.layout = layout
         self.window = window
         self.data = data
         self.expiry = expiry
         """When its state goes, in microseconds of event time."""
         self.indexes = indexes
+        self.expiring = expiring
         self.fired = False
         """Of an aggregation: whether all keys have given the result of the window's end. A fresh worker finds out."""
         self.tables: list[Table] = [make_table(spec) for spec in layout.specs]
@@ -121,6 +139,8 @@ class KeyGroupState:
         self.layout = layout
         self.windows: dict[bytes, WindowState] = {}
         self.indexes = {domain: TimerIndex() for domain in DOMAINS}
+        self.expiring = {in_event_time: ExpiryIndex() for in_event_time in (False, True)}
+        """Cells with a time to live, by kind of time."""
         self.dropped: list[bytes] = []
         """Windows that expired since the last commit."""
         self._expiries: list[tuple[int, bytes]] = []
@@ -138,7 +158,7 @@ class KeyGroupState:
 
     def _make(self, window: Any, data: bytes) -> WindowState:
         expiry = self.expiry_of(window)
-        state = WindowState(self.layout, window, data, expiry, self.indexes)
+        state = WindowState(self.layout, window, data, expiry, self.indexes, self.expiring)
         self.windows[data] = state
         if not isinstance(window, GlobalWindow):
             # The global window has no end.
@@ -164,6 +184,7 @@ class KeyGroupState:
         """Builds the index of timers from the cells, after they were loaded."""
         self._forget_empty_windows()
         self.indexes.update({domain: TimerIndex() for domain in DOMAINS})
+        self._reindex_expiring()
         for window in self.windows.values():
             window.indexes = self.indexes
             for entry, time in window.pending():
@@ -172,6 +193,21 @@ class KeyGroupState:
                 for slot, series in window.held.values.items():
                     due = series.times[0] + self._lateness
                     self.indexes[TimeDomain.WATERMARK].enter(Entry(HELD, window, slot, ""), due)
+
+    def _reindex_expiring(self) -> None:
+        self.expiring.update({in_event_time: ExpiryIndex() for in_event_time in (False, True)})
+        for cell, stamps in self.layout.stamps.items():
+            ttl = self.layout.cells[cell].ttl
+            assert ttl is not None
+            index, micros = self.expiring[ttl.in_event_time], ttl.micros
+            for data, window in self.windows.items():
+                stamped = window.tables[stamps].values
+                for slot, stamp in stamped.items():
+                    index.enter(data, cell, slot, stamp + micros)
+                if len(stamped) < len(window.tables[cell].values):
+                    # From before the cell had a time to live: it begins when the sweep comes along.
+                    for slot in window.tables[cell].values.keys() - stamped.keys():
+                        index.enter(data, cell, slot, NEVER_TOUCHED)
 
     def next_expiry(self) -> int | None:
         """The time of the next window to expire, if any."""

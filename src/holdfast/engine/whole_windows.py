@@ -117,6 +117,9 @@ class WholeWindowRunner:
             self.metrics.bundles = 1
         return self.collector
 
+    def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> None:
+        """Nothing of an aggregation has a time to live of its own: its windows end."""
+
     def next_event(self, state: KeyGroupState) -> int | None:
         """When the watermark next matters, in microseconds."""
         due = [

@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from holdfast.model.coders import Coder, default_coder
 from holdfast.model.combine import CombineFn
 from holdfast.model.timestamps import Timestamp
+from holdfast.model.ttl import Ttl
+from holdfast.model.upgrade import Upgrade
 
 __all__ = [
     "BagState",
@@ -187,9 +189,23 @@ class StateSpec:
     live: ClassVar[Any] = State
     """The type of the live cell."""
 
-    def __init__(self, name: str, coder: Coder | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        coder: Coder | None = None,
+        *,
+        ttl: Any = None,
+        was: str | None = None,
+        upgrade: Any = None,
+    ) -> None:
         self.name = name
         self.coder: Coder = default_coder() if coder is None else coder
+        self.ttl: Ttl | None = Ttl.of(ttl)
+        """How long it lives after the last touch: a duration, or a `Ttl` with all its choices."""
+        self.was = was
+        """The name that the cell had before, in state that is stored."""
+        self.upgrade: Upgrade | None = Upgrade.of(upgrade)
+        """What turns stored values of another coder into this cell's: a function, or an `Upgrade`."""
 
     def problems(self) -> Iterator[str]:
         """What is wrong with this declaration, in sentences."""
@@ -198,10 +214,17 @@ class StateSpec:
         elif self.name.startswith("~"):
             yield f"The cell name {self.name!r} begins with '~', which is kept for Holdfast's own cells."
         yield from coder_problems(self.coder, f"The cell {self.name!r}")
+        if self.ttl is not None:
+            yield from self.ttl.problems(self.name)
+        if self.was is not None and (not isinstance(self.was, str) or not self.was or self.was == self.name):
+            yield f"The cell {self.name!r} has was={self.was!r}; give the other name that it had before."
+        if self.upgrade is not None:
+            yield from self.upgrade.problems(self.name)
 
     def describe(self) -> dict[str, Any]:
         """What a manifest records of this cell."""
-        return {"name": self.name, "kind": self.kind, "coder": self.coder.describe()}
+        described = {"name": self.name, "kind": self.kind, "coder": self.coder.describe()}
+        return described if self.ttl is None else {**described, "ttl": self.ttl.describe()}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
@@ -241,8 +264,17 @@ class MapStateSpec(StateSpec):
     kind = "map"
     live = MapState
 
-    def __init__(self, name: str, key_coder: Coder | None = None, value_coder: Coder | None = None) -> None:
-        super().__init__(name, value_coder)
+    def __init__(
+        self,
+        name: str,
+        key_coder: Coder | None = None,
+        value_coder: Coder | None = None,
+        *,
+        ttl: Any = None,
+        was: str | None = None,
+        upgrade: Any = None,
+    ) -> None:
+        super().__init__(name, value_coder, ttl=ttl, was=was, upgrade=upgrade)
         self.key_coder: Coder = default_coder() if key_coder is None else key_coder
 
     def problems(self) -> Iterator[str]:
@@ -268,6 +300,10 @@ class CombiningStateSpec(StateSpec):
         name: str,
         coder: Coder | CombineFn | Callable[..., Any] | None = None,
         combine_fn: CombineFn | Callable[..., Any] | None = None,
+        *,
+        ttl: Any = None,
+        was: str | None = None,
+        upgrade: Any = None,
     ) -> None:
         if combine_fn is None and not isinstance(coder, Coder):
             coder, combine_fn = None, coder
@@ -279,7 +315,8 @@ class CombiningStateSpec(StateSpec):
             self._refused = str(refused)
         if coder is None and self.combine_fn is not None:
             coder = self.combine_fn.get_accumulator_coder()
-        super().__init__(name, coder)  # type: ignore[arg-type]  # checked in problems()
+        # The coder is checked in problems().
+        super().__init__(name, coder, ttl=ttl, was=was, upgrade=upgrade)  # type: ignore[arg-type]
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()

@@ -36,7 +36,9 @@ from holdfast.engine.log.chain import SnapshotOptions, append, delta_name, misse
 from holdfast.engine.log.head import NO_TOKEN, Head
 from holdfast.engine.log.sections import apply_sections, delta_sections, dropped_keys, segments
 from holdfast.engine.state import KeyGroupState, Layout, WindowState
+from holdfast.engine.sweeping import sweep_budget
 from holdfast.engine.tables import Slot
+from holdfast.engine.tables.expiring import NEVER_TOUCHED
 from holdfast.model.coders import Encoded, default_coder
 from holdfast.model.present import BundleClocks
 from holdfast.model.timers import TimeDomain
@@ -48,7 +50,7 @@ _PLAIN = default_coder()
 _CACHE_KIB = 8 * 1024
 _MEMORY_BYTES = 2 * _CACHE_KIB * 1024
 _LOCK_SECONDS = 1.0
-_EVENT, _REAL = 0, 1
+_EVENT, _REAL, _TTL_REAL, _TTL_EVENT = range(4)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
@@ -82,7 +84,7 @@ class DiskBackend:
         self._windows: dict[bytes, _Window] = {}
         self._sections: list[Section] = []
         self._costs = (0, 0)
-        self._keeps_due = bool(layout.timers) or layout.held is not None
+        self._keeps_due = bool(layout.timers or layout.stamps) or layout.held is not None
         self._is_windowed = not _is_global(layout)
 
     # The order of calls.
@@ -111,6 +113,8 @@ class DiskBackend:
             yield from self._part(chunk, sorted(place for name in chunk for place in places[name]))
         for chunk in self._due_chunks(clocks, runner, places):
             yield from self._part(chunk, [])
+        for chunk in self._expired_chunks(clocks, sweep_budget(len(slots))):
+            yield from self._part(chunk, [], sweep=len(chunk) * len(self._layout.stamps))
 
     def commit(self, store: BlobStore) -> Commit:
         if not self._sections:
@@ -132,7 +136,11 @@ class DiskBackend:
 
     def next_due(self, runner: Schedule) -> Due:
         times = dict(self._sql("SELECT kind, min(time) FROM due GROUP BY kind"))
-        event = [times.get(_EVENT), *(self._window_due(data, known, runner) for data, known in self._windows.items())]
+        event = [
+            times.get(_EVENT),
+            times.get(_TTL_EVENT),
+            *(self._window_due(data, known, runner) for data, known in self._windows.items()),
+        ]
         return Due(min((when for when in event if when is not None), default=None), times.get(_REAL))
 
     def everything(self, store: BlobStore) -> Iterator[KeyGroupState]:
@@ -267,10 +275,10 @@ class DiskBackend:
 
     # Parts.
 
-    def _part(self, names: list[bytes], places: list[int]) -> Iterator[Part]:
+    def _part(self, names: list[bytes], places: list[int], sweep: int = 0) -> Iterator[Part]:
         state, before = self._load(names)
         state.reindex()
-        yield Part(state, places)
+        yield Part(state, places, sweep)
         touched = {(w.data, slot) for w in state.windows.values() for table in w.tables for slot in table.changes}
         for data in state.dropped:
             gone = [slot for window, slot in before if window == data]
@@ -380,6 +388,22 @@ class DiskBackend:
             if data in self._windows:
                 self._windows[data] = self._windows[data]._replace(fired=True)
 
+    def _expired_chunks(self, clocks: BundleClocks, budget: int) -> Iterator[list[bytes]]:
+        """The keys of which some cell has expired: as many as a bundle may remove, in parts that are swept whole."""
+        if not self._layout.stamps:
+            return
+        limits = {_TTL_REAL: clocks.now}
+        if clocks.watermark != NEVER_TOUCHED:
+            limits[_TTL_EVENT] = clocks.watermark
+        for kind, limit in limits.items():
+            select = "SELECT slot FROM due WHERE kind = ? AND time <= ? ORDER BY time, slot LIMIT ?"
+            while budget > 0:
+                names = [bytes(name) for (name,) in self._sql(select, kind, limit, min(budget, self._part_keys))]
+                if not names:
+                    break
+                budget -= len(names)
+                yield names
+
     def _cursor(self, select: str, values: tuple[Any, ...], done: Any) -> Iterator[list[bytes]]:
         last = b""
         while True:
@@ -429,4 +453,13 @@ def _due_times(state: KeyGroupState) -> dict[tuple[Slot, int], int]:
             for slot, series in window.held.values.items():
                 when = series.times[0] + lateness
                 times[slot, _EVENT] = min(when, times.get((slot, _EVENT), when))
+        for cell, stamps in layout.stamps.items():
+            ttl = layout.cells[cell].ttl
+            assert ttl is not None
+            kind = _TTL_EVENT if ttl.in_event_time else _TTL_REAL
+            stamped = window.tables[stamps].values
+            for slot in window.tables[cell].values:
+                stamp = stamped.get(slot, NEVER_TOUCHED)
+                when = NEVER_TOUCHED if stamp == NEVER_TOUCHED else stamp + ttl.micros
+                times[slot, kind] = min(when, times.get((slot, kind), when))
     return times

@@ -19,6 +19,7 @@ from holdfast.engine.log.chain import HEAD, SnapshotOptions, append, delta_name,
 from holdfast.engine.log.head import Head
 from holdfast.engine.log.sections import apply_sections, delta_sections, segments
 from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.sweeping import sweep_budget
 from holdfast.engine.tables import Slot
 from holdfast.model.present import BundleClocks
 from holdfast.model.timers import TimeDomain
@@ -67,7 +68,7 @@ class HeapBackend:
 
     def parts(self, slots: Sequence[Slot], clocks: BundleClocks, runner: Schedule) -> Iterator[Part]:
         """One part: everything is at hand."""
-        yield Part(self._state, None)
+        yield Part(self._state, None, sweep_budget(len(slots)))
 
     def commit(self, store: BlobStore) -> Commit:
         sections = delta_sections(self._state)

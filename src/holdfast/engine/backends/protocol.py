@@ -64,6 +64,8 @@ class Part(NamedTuple):
     state: KeyGroupState
     places: Sequence[int] | None
     """The places of the elements in the bundle, in order; None: all of them."""
+    sweep: int
+    """How many cells whose time to live is up may be removed from it."""
 
 
 class Due(NamedTuple):

@@ -1,0 +1,143 @@
+"""Cells with a time to live: a cell of any kind, wrapped so that every call minds the time of the last touch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from holdfast.engine.tables.base import Cell, Focus, Undo
+from holdfast.engine.tables.value import value_cell
+from holdfast.model.coders import VarIntCoder
+from holdfast.model.signature import cell_methods
+from holdfast.model.state import StateSpec, ValueStateSpec
+from holdfast.model.timestamps import MIN_TIMESTAMP
+from holdfast.model.ttl import Ttl
+
+__all__ = ["NEVER_TOUCHED", "TtlClock", "expiring_cell", "stamp_spec"]
+
+NEVER_TOUCHED = MIN_TIMESTAMP.micros
+"""The stamp of a touch before there was a watermark."""
+
+_READS = frozenset({"contains", "get", "items", "keys", "read", "read_range", "values"})
+
+
+def stamp_spec(spec: StateSpec) -> ValueStateSpec:
+    """The hidden cell that has the time of the last touch, in microseconds."""
+    return ValueStateSpec(f"~ttl:{spec.name}", VarIntCoder())
+
+
+class TtlClock:
+    """The times of the present bundle, and how many cells it found expired."""
+
+    __slots__ = ("expired", "real", "watermark")
+
+    def __init__(self) -> None:
+        self.real = 0
+        self.watermark = NEVER_TOUCHED
+        self.expired = 0
+
+    def now(self, ttl: Ttl) -> int:
+        return self.watermark if ttl.in_event_time else self.real
+
+
+class _Expiring:
+    """What all wrapped cells share. `enter` tells the index of a key that had no stamp before."""
+
+    def __init__(self, inner: Cell[Any], stamps: Any, ttl: Ttl, clock: TtlClock, focus: Focus) -> None:
+        self._inner = inner
+        self._stamps = stamps
+        self.ttl = ttl
+        self._micros = ttl.micros
+        self._clock = clock
+        self._focus = focus
+        self._hides = ttl.expired == "never"
+        self._on_read = ttl.refresh == "read"
+        self._enter: Callable[[Any, int], None] = lambda slot, time: None
+
+    def attach(self, table: Any) -> None:
+        self._inner.attach(table)
+        self._table = table
+
+    def attach_stamps(self, table: Any, enter: Callable[[Any, int], None]) -> None:
+        self._stamps.attach(table)
+        self._enter = enter
+
+    def has_expired(self) -> bool:
+        stamp = self._stamps.read()
+        if stamp is None or stamp == NEVER_TOUCHED:
+            return False
+        return bool(stamp + self._micros <= self._clock.now(self.ttl))
+
+    def expire(self) -> None:
+        """Empties the cell of the key in focus because its time is up."""
+        self._inner.clear()  # type: ignore[attr-defined]
+        self._stamps.clear()
+        self._clock.expired += 1
+
+    def clear(self) -> None:
+        self._inner.clear()  # type: ignore[attr-defined]
+        self._stamps.clear()
+
+    def touch(self) -> None:
+        if self._focus.key not in self._table.values:
+            self._stamps.clear()
+            return
+        now = self._clock.now(self.ttl)
+        stamp = self._stamps.read()
+        if stamp != now:
+            self._stamps.write(now)
+        if stamp is None:
+            self._enter(self._focus.key, now + self._micros)
+
+    def stamp(self, now: int) -> None:
+        """Notes a touch of the key in focus, for which the index has an entry."""
+        self._stamps.write(now)
+
+    def _before_read(self) -> None:
+        if self._hides and self.has_expired():
+            self.expire()
+        elif self._on_read and self._focus.key in self._table.values:
+            self.touch()
+
+    def _before_write(self) -> None:
+        # Also where expired values may still be seen: what is added now must not keep the old alive.
+        if self.has_expired():
+            self.expire()
+
+    def wrong_use(self, method: str) -> str:
+        return self._inner.wrong_use(method)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+def _reader(name: str) -> Callable[..., Any]:
+    def read(self: _Expiring, *args: Any, **kwargs: Any) -> Any:
+        self._before_read()
+        return getattr(self._inner, name)(*args, **kwargs)
+
+    return read
+
+
+def _writer(name: str) -> Callable[..., Any]:
+    def write(self: _Expiring, *args: Any, **kwargs: Any) -> Any:
+        self._before_write()
+        result = getattr(self._inner, name)(*args, **kwargs)
+        self.touch()
+        return result
+
+    return write
+
+
+@lru_cache(maxsize=32)
+def _class_for(live: Any, methods: tuple[str, ...]) -> type[_Expiring]:
+    made = {name: _reader(name) if name in _READS else _writer(name) for name in methods if name != "clear"}
+    return type(f"Expiring{live.__name__}", (_Expiring, live), {**made, "clear": _Expiring.clear})
+
+
+def expiring_cell(spec: StateSpec, inner: Cell[Any], focus: Focus, undo: Undo | None, clock: TtlClock) -> Any:
+    """A cell that minds the TTL of its spec."""
+    assert spec.ttl is not None
+    wrapper = _class_for(spec.live, tuple(cell_methods(spec)))
+    return wrapper(inner, value_cell(stamp_spec(spec), focus, undo), spec.ttl, clock, focus)

@@ -1,0 +1,59 @@
+"""Time to live: how long a cell keeps what nobody touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.errors import HoldfastError
+from holdfast.model.timestamps import Duration
+
+__all__ = ["Ttl"]
+
+_CHOICES = {"refresh": ("write", "read"), "expired": ("never", "until_cleaned"), "time": ("processing", "event")}
+
+
+@dataclass(frozen=True)
+class Ttl:
+    """How long the cell of a key lives after it was last touched.
+
+    `refresh`: whether only a write counts as a touch ("write"), or a read as well ("read"). `expired`: whether a value
+    whose time is up is "never" returned, or "until_cleaned". `time`: whether it is "processing" time, or "event" time:
+    then what counts is the watermark at the touch, and the watermark now.
+
+    A cell lives and dies as a whole: of a bag or a map all entries.
+    """
+
+    duration: Any
+    refresh: str = "write"
+    expired: str = "never"
+    time: str = "processing"
+
+    @property
+    def micros(self) -> int:
+        return Duration.of(self.duration).micros
+
+    @property
+    def in_event_time(self) -> bool:
+        return self.time == "event"
+
+    @staticmethod
+    def of(given: Any) -> Ttl | None:
+        """What a spec was given: None, a Ttl, or a duration."""
+        return given if given is None or isinstance(given, Ttl) else Ttl(given)
+
+    def problems(self, cell: str) -> Iterator[str]:
+        """What is wrong with it, in sentences."""
+        try:
+            if self.micros <= 0:
+                yield f"The TTL of the cell {cell!r} is {self.duration!r}; it must be longer than nothing."
+        except (HoldfastError, TypeError, ValueError) as refused:
+            yield f"The TTL of the cell {cell!r} is not a duration: {refused}"
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                given = getattr(self, name)
+                yield f"The TTL of the cell {cell!r} has {name}={given!r}; it can be {' or '.join(map(repr, choices))}."
+
+    def describe(self) -> dict[str, Any]:
+        return {"micros": self.micros, "refresh": self.refresh, "expired": self.expired, "time": self.time}

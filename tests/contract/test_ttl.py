@@ -1,0 +1,173 @@
+"""Cells with a time to live."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast as hf
+from holdfast.testing import TestStream
+
+HOUR = 3600
+
+
+def seen_fn(**ttl):
+    class Seen(hf.DoFn):
+        SEEN = hf.ValueStateSpec("seen", hf.VarIntCoder(), ttl=hf.Ttl(HOUR, **ttl))
+
+        def process(self, element, seen=hf.DoFn.StateParam(SEEN)):
+            key, do = element
+            if do == "write":
+                seen.write((seen.read() or 0) + 1)
+            elif do == "overwrite":
+                seen.write(1)
+            yield key, seen.read()
+
+    return Seen()
+
+
+def test_what_is_not_touched_is_gone(run):
+    stream = TestStream().add_elements([("a", "write")]).advance_processing_time(HOUR - 1).add_elements([("a", "read")])
+    stream.advance_processing_time(1).add_elements([("a", "read")])
+    results = run(seen_fn(), stream)
+    assert results.values == [("a", 1), ("a", 1), ("a", None)]
+    assert results.state("a") == {}
+    assert results.metrics.cells_expired == 1
+
+
+def test_a_write_keeps_it(run):
+    stream = TestStream().add_elements([("a", "write")]).advance_processing_time(HOUR - 1).add_elements([("a", "write")])
+    stream.advance_processing_time(HOUR - 1).add_elements([("a", "read")])
+    assert run(seen_fn(), stream).values == [("a", 1), ("a", 2), ("a", 2)]
+
+
+@pytest.mark.parametrize(("refresh", "then"), [("write", None), ("read", 1)])
+def test_a_read_keeps_it_if_that_is_wanted(run, refresh, then):
+    stream = TestStream().add_elements([("a", "write")]).advance_processing_time(HOUR - 1).add_elements([("a", "read")])
+    stream.advance_processing_time(HOUR - 1).add_elements([("a", "read")])
+    assert run(seen_fn(refresh=refresh), stream).values == [("a", 1), ("a", 1), ("a", then)]
+
+
+def test_keys_that_are_never_seen_again_are_swept(run):
+    stream = TestStream().add_elements([(f"k{n}", "write") for n in range(20)]).advance_processing_time(HOUR)
+    stream.add_elements([("other", "write")])
+    results = run(seen_fn(), stream)
+    assert results.keys() == ["other"]
+    assert results.metrics.cells_expired == 20
+
+
+def test_event_time(run):
+    stream = TestStream().advance_watermark_to(100).add_elements([("a", "write")]).advance_processing_time(10 * HOUR)
+    stream.add_elements([("a", "read")]).advance_watermark_to(100 + HOUR).add_elements([("a", "read")])
+    results = run(seen_fn(time="event"), stream)
+    assert results.values == [("a", 1), ("a", 1), ("a", None)]
+
+
+def test_a_touch_before_there_is_a_watermark_counts_from_the_first(run):
+    stream = TestStream().add_elements([("a", "write")]).advance_watermark_to(1_000_000).add_elements([("b", "write")])
+    stream.advance_watermark_to(1_000_000 + HOUR - 1).add_elements([("a", "read")])
+    stream.advance_watermark_to(1_000_000 + HOUR).add_elements([("a", "read")])
+    assert run(seen_fn(time="event"), stream).values == [("a", 1), ("b", 1), ("a", 1), ("a", None)]
+
+
+def test_a_new_value_after_the_old_expired_does_not_continue_it(run):
+    stream = TestStream().add_elements([("a", "write")]).advance_processing_time(HOUR).add_elements([("a", "write")])
+    assert run(seen_fn(), stream).values == [("a", 1), ("a", 1)]
+
+
+def test_survives_a_crash(run):
+    stream = TestStream().add_elements([("a", "write"), ("b", "write")]).crash().advance_processing_time(HOUR - 1)
+    stream.add_elements([("b", "write")]).crash().advance_processing_time(1).crash().add_elements([("b", "read")])
+    results = run(seen_fn(), stream)
+    assert results.values == [("a", 1), ("b", 1), ("b", 2), ("b", 2)]
+    assert results.keys() == ["b"]
+
+
+class Kinds(hf.DoFn):
+    BAG = hf.BagStateSpec("bag", ttl="1 hour")
+    SET = hf.SetStateSpec("set", ttl="1 hour")
+    MAP = hf.MapStateSpec("map", ttl="1 hour")
+    ORDERED = hf.OrderedListStateSpec("ordered", ttl="1 hour")
+    SUM = hf.CombiningStateSpec("sum", sum, ttl="1 hour")
+
+    def process(
+        self,
+        element,
+        bag=hf.DoFn.StateParam(BAG),
+        members=hf.DoFn.StateParam(SET),
+        mapping=hf.DoFn.StateParam(MAP),
+        ordered=hf.DoFn.StateParam(ORDERED),
+        total=hf.DoFn.StateParam(SUM),
+    ):
+        value = element[1]
+        if value is not None:
+            bag.add(value)
+            members.add(value)
+            mapping.put("k", value)
+            ordered.add((value, value))
+            total.add(value)
+        yield list(bag.read()), members.read(), mapping.get("k"), [v for _, v in ordered.read()], total.read()
+
+
+def test_every_kind_of_cell(run):
+    stream = TestStream().add_elements([("a", 1)]).advance_processing_time(1800).add_elements([("a", 2)])
+    stream.advance_processing_time(3599).add_elements([("a", None)]).advance_processing_time(1).add_elements([("a", None)])
+    results = run(Kinds(), stream)
+    full = ([1, 2], {1, 2}, 2, [1, 2], 3)
+    assert results.values == [([1], {1}, 1, [1], 1), full, full, ([], set(), None, [], 0)]
+    assert results.keys() == []
+
+
+def test_a_call_that_raises_leaves_the_time_as_it_was(run):
+    class Fragile(hf.DoFn):
+        SEEN = hf.ValueStateSpec("seen", ttl=HOUR)
+
+        def process(self, element, seen=hf.DoFn.StateParam(SEEN)):
+            if element[1] != "read":
+                seen.write(element[1])
+            if element[1] == "bad":
+                raise ValueError("bad")
+            yield seen.read()
+
+    stream = TestStream().add_elements([("a", 1)]).advance_processing_time(HOUR - 1).add_elements([("a", "bad")])
+    stream.advance_processing_time(1).add_elements([("a", "read")])
+    assert run(Fragile(), stream, on_error="dead_letter").values == [1, None]
+
+
+def test_in_windows(run):
+    stream = TestStream().add_elements([hf.TimestampedValue(("a", "write"), time) for time in (1, 61)])
+    stream.advance_processing_time(HOUR).add_elements([hf.TimestampedValue(("a", "read"), time) for time in (1, 61)])
+    values = run(seen_fn(), stream, windowing=hf.FixedWindows(60)).values
+    assert values == [("a", 1), ("a", 1), ("a", None), ("a", None)]
+
+
+def test_a_bundle_sweeps_only_so_many(run):
+    """And until its turn, a value that may be seen when it has expired can be."""
+    many = [(n, "write") for n in range(2_500)]
+    stream = TestStream().add_elements(many).advance_processing_time(HOUR).add_elements([(2_499, "read")])
+    results = run(seen_fn(expired="until_cleaned"), stream)
+    # The bundle that moves the clock removes 1,000; the next 1,000 and two for its element.
+    assert results.metrics.cells_expired == 2_002
+    assert results.values[-1] == (2_499, 1)
+    results = run(seen_fn(), stream)
+    assert results.values[-1] == (2_499, None)
+
+
+@pytest.mark.parametrize(
+    ("ttl", "says"),
+    [
+        (-1, "longer than nothing"),
+        ("soon", "not a duration"),
+        (hf.Ttl(1, refresh="always"), "refresh='always'"),
+        (hf.Ttl(1, expired="sometimes"), "expired='sometimes'"),
+        (hf.Ttl(1, time="local"), "time='local'"),
+    ],
+)
+def test_what_is_refused(run, ttl, says):
+    class Wrong(hf.DoFn):
+        CELL = hf.ValueStateSpec("cell", ttl=ttl)
+
+        def process(self, element, cell=hf.DoFn.StateParam(CELL)):
+            pass
+
+    with pytest.raises(hf.InvalidStep, match=says):
+        run(Wrong(), TestStream())
