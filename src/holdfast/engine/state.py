@@ -9,6 +9,7 @@ users' cells cannot.
 
 from __future__ import annotations
 
+import copy
 import heapq
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -59,6 +60,17 @@ class Layout:
                 specs.append(stamp_spec(cell))
         self.specs = specs
         self.places = {spec.name: place for place, spec in enumerate(specs)}
+
+    def keeping(self, kept: list[StateSpec]) -> Layout:
+        """The same, with cells at the end that the step does not have; what is stored in them stays."""
+        return self.of_specs([*self.specs, *kept])
+
+    def of_specs(self, specs: list[StateSpec]) -> Layout:
+        """The same step with other tables."""
+        layout = copy.copy(self)
+        layout.specs = specs
+        layout.places = {spec.name: place for place, spec in enumerate(specs)}
+        return layout
 
 
 class WindowState:

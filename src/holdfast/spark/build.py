@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
+from holdfast.engine.manifest import Evolution, make_manifest
 from holdfast.engine.metrics import StepMetrics
 from holdfast.errors import InvalidStep
 from holdfast.model.dofn import DoFn
@@ -25,7 +26,6 @@ from holdfast.spark.bounded import bounded_run
 from holdfast.spark.keyed import KEY, KEY_AND_WINDOW, KeyedStream
 from holdfast.spark.lifting import LiftedReader
 from holdfast.spark.lineage import plan_text, register, steps_above
-from holdfast.spark.manifest import make_manifest
 from holdfast.spark.metrics import MetricsParam
 from holdfast.spark.pack import PACKED_SCHEMA, pack_function
 from holdfast.spark.panes import PaneLayout
@@ -61,6 +61,7 @@ class StepOptions:
     backend: str
     memory_budget_bytes: int
     parallel_over: str
+    drop_cells: Sequence[str] = ()
 
 
 def build_par_do(
@@ -110,6 +111,8 @@ def option_problems(options: StepOptions) -> Iterator[str]:
         yield f"backend is {options.backend!r}; it can be {', '.join(map(repr, _BACKENDS))}."
     if not isinstance(budget, int) or budget < 0:
         yield f"memory_budget_bytes is {budget!r}; it must be a number of bytes."
+    if isinstance(options.drop_cells, str):
+        yield f"drop_cells is {options.drop_cells!r}; give the names in a list: drop_cells=[{options.drop_cells!r}]."
     if options.parallel_over not in (KEY, KEY_AND_WINDOW):
         yield f"parallel_over is {options.parallel_over!r}; it can be {KEY!r} or {KEY_AND_WINDOW!r}."
 
@@ -203,6 +206,7 @@ def make_plan(
         chained=stream.watermark is None and bool(steps_above(stream.df)),
         memory_budget_bytes=options.memory_budget_bytes,
         backend=options.backend,
+        evolution=Evolution.of(step.cells, options.drop_cells),
         parallel_over=options.parallel_over,
         side_inputs=send_all(stream.df.sparkSession, step),
         panes=panes,

@@ -94,7 +94,8 @@ class Job:
         spark = frame.sparkSession
         steps = _unique_steps(self.name, [df for df, _ in self._writes])
         apply_settings(spark)
-        check_job_manifest(spark, self.checkpoint, self.name, steps)
+        for note in check_job_manifest(spark, self.checkpoint, self.name, steps):
+            self._progress.note(f"stored state, {note}")
         self._stopping.clear()
         self._held_back.clear()
         self._interrupted = False

@@ -8,42 +8,53 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from holdfast.engine.manifest import MANIFEST_VERSION, manifest_bytes, read_manifest, reconcile
 from holdfast.errors import CorruptState, StateConflict
 from holdfast.spark.files import read_file, write_file
-from holdfast.spark.manifest import MANIFEST_VERSION, check_manifest, manifest_bytes
 
 __all__ = ["MANIFEST_FILE", "check_job_manifest"]
 
 MANIFEST_FILE = "holdfast/manifest.json"
 
 
-def check_job_manifest(spark: SparkSession, checkpoint: str, job: str, steps: Sequence[Any]) -> None:
-    """Writes the manifest of a new checkpoint; refuses steps that do not agree with that of an old one."""
+def check_job_manifest(spark: SparkSession, checkpoint: str, job: str, steps: Sequence[Any]) -> list[str]:
+    """Writes the manifest of a new checkpoint; refuses steps that do not agree with that of an old one.
+
+    Gives what is different from before and goes together all the same, in sentences.
+    """
     path = f"{checkpoint.rstrip('/')}/{MANIFEST_FILE}"
     present = {step.name: step.manifest for step in steps}
     stored = read_file(spark, path)
+    notes: list[str] = []
     if stored is not None:
-        _compare(stored, present, path)
-        return
+        recorded = _read(stored, path)
+        _check_names(recorded, present)
+        for step in steps:
+            agreed = reconcile(read_manifest(manifest_bytes(recorded[step.name])), step.manifest, step.evolution)
+            present[step.name] = agreed.manifest
+            notes += [f"{step.name}: {note}" for note in agreed.notes]
     content = {"manifest_version": MANIFEST_VERSION, "job": job, "steps": present}
-    write_file(spark, path, json.dumps(content, indent=2, sort_keys=True).encode())
+    wanted = json.dumps(content, indent=2, sort_keys=True).encode()
+    if wanted != stored:
+        write_file(spark, path, wanted)
+    return notes
 
 
-def _compare(stored: bytes, present: dict[str, Any], path: str) -> None:
+def _read(stored: bytes, path: str) -> dict[str, Any]:
     try:
-        recorded = json.loads(stored)["steps"]
+        recorded: dict[str, Any] = json.loads(stored)["steps"]
     except (ValueError, KeyError, TypeError):
         raise CorruptState(
             f"The manifest {path!r} is damaged: it is not a manifest at all.", todo="restore it from a copy"
         ) from None
-    missing = sorted(recorded.keys() - present.keys())
-    added = sorted(present.keys() - recorded.keys())
-    if missing or added:
+    return recorded
+
+
+def _check_names(recorded: dict[str, Any], present: dict[str, Any]) -> None:
+    if recorded.keys() != present.keys():
         was = ", ".join(sorted(recorded)) or "none"
         raise StateConflict(
             f"The job's steps are not those that the checkpoint belongs to: there were {was}, "
             f"and there are {', '.join(sorted(present)) or 'none'}.",
             todo="give the steps their old names (name='...'), or start with a new checkpoint",
         )
-    for name, manifest in present.items():
-        check_manifest(manifest_bytes(recorded[name]), manifest)

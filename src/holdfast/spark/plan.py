@@ -18,6 +18,7 @@ from pyspark import cloudpickle
 
 from holdfast.engine.failures import DeadLetter
 from holdfast.engine.intake import Elements
+from holdfast.engine.manifest import Evolution
 from holdfast.engine.runner import StepRunner
 from holdfast.engine.runners import make_runner
 from holdfast.engine.state import Layout
@@ -51,6 +52,7 @@ class StepPlan:
     """Whether the elements come from another step of the same query, rather than from a source with a watermark."""
     memory_budget_bytes: int
     backend: str = "heap"
+    evolution: Evolution = field(default_factory=Evolution)
     parallel_over: str = "key"
     side_inputs: dict[str, Any] = field(default_factory=dict)
     """What side inputs are sent as, by the name of the parameter; `*n` for those that go to `*args`."""
@@ -63,7 +65,16 @@ class StepPlan:
     @cached_property
     def digest(self) -> str:
         """Tells plans apart in a worker: whatever differs, what the worker made of another plan cannot be used."""
-        parts = (self.pickled, self.reader, self.schemas, self.manifest, self.chained, self.writer, self.panes)
+        parts = (
+            self.pickled,
+            self.reader,
+            self.schemas,
+            self.manifest,
+            self.chained,
+            self.writer,
+            self.panes,
+            self.evolution,
+        )
         return hashlib.blake2b(cloudpickle.dumps(parts), digest_size=16).hexdigest()  # type: ignore[no-untyped-call]
 
     @staticmethod

@@ -21,12 +21,13 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from holdfast.engine.backends.protocol import Due
 from holdfast.engine.bundle import run_bundle
+from holdfast.engine.evolution import adapted
 from holdfast.engine.runner import Clocks, collection_paused
+from holdfast.engine.state import Layout
 from holdfast.errors import HoldfastError
 from holdfast.model.timestamps import MIN_TIMESTAMP
 from holdfast.model.windows import GlobalWindow
-from holdfast.spark.manifest import check_manifest, manifest_bytes
-from holdfast.spark.plan import StepPlan
+from holdfast.spark.plan import Loaded, StepPlan
 from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
 from holdfast.spark.transport import carried
 from holdfast.spark.worker import WORKER
@@ -41,7 +42,6 @@ OUTPUT_SCHEMA = "tag string, payload binary"
 _OutputRow = Row("tag", "payload")
 # Beside the log of the backend, whose names begin otherwise.
 _WAKE = "~wake"
-_MANIFEST = "~manifest"
 _CLOCK = "~clock"
 _TIME = struct.Struct(">q")
 _NEVER = GlobalWindow().end.micros
@@ -86,14 +86,16 @@ class KeyGroupProcessor(StatefulProcessor):
         if self._plan.script is not None:
             query += self._plan.script.scope()
         loaded = WORKER.step(self._plan, query)
-        backend, is_new = WORKER.group(query, loaded, label)
         try:
-            if is_new:
-                self._check_manifest()
-            backend.open(self._blobs)
-            if not is_new and backend.is_new:
-                # The attempt that wrote the manifest may have been undone, or the micro-batch is evaluated once more.
-                self._check_manifest()
+            backend = WORKER.group(query, loaded, label)
+            if backend is None:
+                backend = WORKER.add_group(query, loaded, label, self._adapted(loaded))
+                backend.open(self._blobs)
+            else:
+                backend.open(self._blobs)
+                if backend.is_new:
+                    # The attempt that wrote the manifest may have been undone, or the micro-batch is evaluated once more.
+                    self._adapted(loaded)
             clocks = self._clocks(times)
             rows: list[tuple[str, bytes]] = []
             metrics = run_bundle(
@@ -115,12 +117,9 @@ class KeyGroupProcessor(StatefulProcessor):
         self._metrics.add(metrics)
         return rows
 
-    def _check_manifest(self) -> None:
-        stored = self._blobs.get(_MANIFEST)
-        if stored is None:
-            self._blobs.put(_MANIFEST, manifest_bytes(self._plan.manifest))
-        else:
-            check_manifest(stored, self._plan.manifest)
+    def _adapted(self, loaded: Loaded) -> Layout:
+        """Sees to it that what is stored fits the step."""
+        return adapted(self._blobs, self._plan.manifest, loaded.layout, self._plan.evolution)
 
     def _clocks(self, times: Any) -> Clocks:
         """The clocks of this micro-batch. Spark's watermark is 0 as long as there is none."""

@@ -78,6 +78,12 @@ class Progress:
             self._stream.write(text + "\n")
         self._stream.flush()
 
+    def note(self, text: str) -> None:
+        """Says something on a line of its own."""
+        if self._enabled:
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
+
     def close(self) -> None:
         if self._enabled and self._terminal and self._shown is not None:
             self._stream.write("\n")

@@ -21,6 +21,7 @@ from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HeapBackend
 from holdfast.engine.backends.protocol import StateBackend
 from holdfast.engine.log.chain import SnapshotOptions
+from holdfast.engine.state import Layout
 from holdfast.spark.plan import Loaded, StepPlan
 
 __all__ = ["WORKER", "Worker"]
@@ -52,22 +53,25 @@ class Worker:
         loaded.refresh(plan.side_inputs)
         return loaded
 
-    def group(self, query: str, loaded: Loaded, label: int) -> tuple[StateBackend, bool]:
-        """The backend of a key group, and whether it is new here."""
+    def group(self, query: str, loaded: Loaded, label: int) -> StateBackend | None:
+        """The backend of a key group, if it was worked on here before."""
         name = (query, loaded.plan.digest, label)
         backend = self._groups.get(name)
         if backend is not None:
             self._groups.move_to_end(name)
-            return backend, False
+        return backend
+
+    def add_group(self, query: str, loaded: Loaded, label: int, layout: Layout) -> StateBackend:
+        """A new backend for a key group, with the layout that its stored state has."""
         # Groups with equal load would all write their snapshots in the same micro-batch; the label spreads them.
-        spread = (label * 2654435761 % 2**32) / 2**32
-        options = SnapshotOptions(spread=spread)
+        options = SnapshotOptions(spread=(label * 2654435761 % 2**32) / 2**32)
+        backend: StateBackend
         if loaded.plan.backend == "disk":
-            backend = DiskBackend(loaded.layout, _file_of(query, loaded.plan.digest, label), options)
+            backend = DiskBackend(layout, _file_of(query, loaded.plan.digest, label), options)
         else:
-            backend = HeapBackend(loaded.layout, options)
-        self._groups[name] = backend
-        return backend, True
+            backend = HeapBackend(layout, options)
+        self._groups[query, loaded.plan.digest, label] = backend
+        return backend
 
     def used(self, query: str, loaded: Loaded, label: int) -> None:
         """Notes the size of a key group after a bundle, and keeps the budget."""

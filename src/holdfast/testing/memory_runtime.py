@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HeapBackend
 from holdfast.engine.backends.protocol import StateBackend
 from holdfast.engine.bundle import run_bundle
+from holdfast.engine.evolution import adapted
 from holdfast.engine.keys import encode_slots, slot_of
+from holdfast.engine.manifest import Evolution, make_manifest
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.outputs import Output
 from holdfast.engine.runner import Clocks
@@ -54,15 +56,25 @@ class DiskFiles:
         return DiskBackend(layout, self._folder / f"{self._made}.sqlite", part_keys=2)
 
 
+def fitting(store: MemoryStore, step: Step, layout: Layout, key_groups: int, drop_cells: Sequence[str]) -> Layout:
+    """Makes what is stored fit the step, as the first bundle of a key group does."""
+    manifest = make_manifest(step.describe(), key=[], key_groups=key_groups, backend="heap")
+    wanted = adapted(store, manifest, layout, Evolution.of(step.cells, drop_cells))
+    store.commit()
+    return wanted
+
+
 class _Worker:
     """What a crash loses: the function's instance and the state in memory."""
 
-    def __init__(self, step: Step, backend: Callable[[Layout], StateBackend], key_groups: int) -> None:
+    def __init__(
+        self, step: Step, backend: Callable[[Layout], StateBackend], stores: list[MemoryStore], drop_cells: Sequence[str]
+    ) -> None:
         self.layout = Layout(step)
         views = {name: side_input.view(side_input.source) for name, side_input in step.side_inputs.items()}
         extra = [side_input.view(side_input.source) for side_input in step.extra_side_inputs]
         self.runner = make_runner(step, self.layout, views, extra, origins=True)
-        self.backends = [backend(self.layout) for _ in range(key_groups)]
+        self.backends = [backend(fitting(store, step, self.layout, len(stores), drop_cells)) for store in stores]
         self.runner.setup()
 
     def release(self) -> None:
@@ -78,10 +90,18 @@ class MemoryRuntime:
         make_step: Callable[[], Step],
         key_groups: int = 1,
         backend: Callable[[Layout], StateBackend] = HeapBackend,
+        *,
+        stores: Sequence[MemoryStore] | None = None,
+        drop_cells: Sequence[str] = (),
     ) -> None:
         self._make_step = make_step
         self._backend = backend
-        self.stores = [MemoryStore() for _ in range(key_groups)]
+        self._drop_cells = drop_cells
+        if stores is None:
+            self.stores = [MemoryStore() for _ in range(key_groups)]
+        else:
+            # What an earlier run has committed; that run keeps its own.
+            self.stores = [MemoryStore(dict(store.committed)) for store in stores]
         self.outputs: list[Output] = []
         self.metrics = StepMetrics()
         self._watermark = MIN_TIMESTAMP.micros
@@ -92,7 +112,7 @@ class MemoryRuntime:
     def _start(self) -> _Worker:
         if isinstance(self._backend, DiskFiles):
             self._backend.begin()
-        return _Worker(self._make_step(), self._backend, len(self.stores))
+        return _Worker(self._make_step(), self._backend, self.stores, self._drop_cells)
 
     def play(self, event: Event) -> None:
         if isinstance(event, Crash):
@@ -122,9 +142,12 @@ class MemoryRuntime:
     def load(self, slot: Slot | None) -> list[KeyGroupState]:
         """The committed state as a fresh worker reads it, of the key group of a slot or of all."""
         groups = range(len(self.stores)) if slot is None else [self._group(slot)]
-        layout = Layout(self._make_step())
-        stores = [MemoryStore(self.stores[group].committed) for group in groups]
-        return [state for store in stores for state in self._backend(layout).everything(store)]
+        step = self._make_step()
+        layout = Layout(step)
+        stores = [MemoryStore(dict(self.stores[group].committed)) for group in groups]
+        layouts = [fitting(store, step, layout, len(self.stores), self._drop_cells) for store in stores]
+        pairs = zip(stores, layouts, strict=True)
+        return [state for store, fit in pairs for state in self._backend(fit).everything(store)]
 
     def _split(self, event: AddElements) -> list[Pairs]:
         """The elements of each key group with their times. Those without a key go to the first."""

@@ -29,11 +29,14 @@ class Results(Sequence[Output]):
         outputs: list[Output],
         metrics: StepMetrics,
         load: Callable[[Slot | None], list[KeyGroupState]],
+        stores: Sequence[Any] = (),
     ) -> None:
         self._step = step
         self._outputs = outputs
         self._load = load
         self.metrics = metrics
+        self.stores = stores
+        """What was committed, for a run that goes on from here."""
 
     @overload
     def __getitem__(self, index: int) -> Output: ...

@@ -40,6 +40,8 @@ def run(
     side_inputs: Mapping[str, SideInput] | Sequence[SideInput] = (),
     requires_time_sorted_input: bool = False,
     on_error: str = "fail",
+    drop_cells: Sequence[str] = (),
+    start_from: Results | None = None,
     runtime: str = "memory",
 ) -> Results:
     """Runs a DoFn, or an aggregation, over the script and gives its outputs, final state and counters.
@@ -47,8 +49,9 @@ def run(
     Takes what `par_do` and `window_into` take, so that a test says what the job says. In memory `output` is not looked
     at: values come out as they were given. `outputs` declares tags (besides the main one); if it is left out, any tag
     may be used. Late elements come out under the tag `late` if that is declared, otherwise they are only counted.
+    With `start_from`, the run goes on with the state that another run left, perhaps of older code.
     """
-    problems = [*_option_problems(backend, key_groups, runtime), *_unkeyed(stream)]
+    problems = [*_option_problems(backend, key_groups, runtime, start_from), *_unkeyed(stream)]
     tags = None if outputs is None else [tag for tag in outputs if tag != MAIN_TAG]
 
     options: dict[str, Any] = {
@@ -69,7 +72,9 @@ def run(
     step = make_step(problems)
     played: Any
     if runtime == "memory":
-        played = MemoryRuntime(make_step, key_groups, DiskFiles() if backend == "disk" else HeapBackend)
+        make_backend = DiskFiles() if backend == "disk" else HeapBackend
+        stores = None if start_from is None else start_from.stores
+        played = MemoryRuntime(make_step, key_groups, make_backend, stores=stores, drop_cells=drop_cells)
     else:
         from holdfast.testing.spark_runtime import SparkRuntime
 
@@ -79,7 +84,7 @@ def run(
             played.play(event)
     finally:
         played.finish()
-    return Results(step, played.outputs, played.metrics, played.load)
+    return Results(step, played.outputs, played.metrics, played.load, getattr(played, "stores", ()))
 
 
 def _copied(fn: Any) -> Any:
@@ -91,7 +96,9 @@ def _copied(fn: Any) -> Any:
         raise InvalidStep(type(fn).__name__, [problem]) from error
 
 
-def _option_problems(backend: str, key_groups: int, runtime: str) -> Iterator[str]:
+def _option_problems(backend: str, key_groups: int, runtime: str, start_from: Results | None) -> Iterator[str]:
+    if start_from is not None and runtime != "memory":
+        yield "start_from goes with the memory runtime; on Spark a job goes on from its checkpoint."
     if runtime not in ("memory", "spark"):
         yield f"runtime is {runtime!r}; it can be 'memory' or 'spark'."
     if backend not in _BACKENDS:

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.engine.backends.heap import HeapBackend
+from holdfast.engine.manifest import make_manifest
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.outputs import Output
 from holdfast.engine.state import KeyGroupState, Layout
@@ -31,7 +32,6 @@ from holdfast.model.timers import TimeDomain
 from holdfast.model.timestamps import Timestamp
 from holdfast.spark.failures import query_failure
 from holdfast.spark.labels import labels
-from holdfast.spark.manifest import make_manifest
 from holdfast.spark.metrics import MetricsParam
 from holdfast.spark.pack import PACKED_SCHEMA, pack_function, packed_rows
 from holdfast.spark.payload import from_payload

@@ -31,7 +31,7 @@ import ormsgpack
 
 from holdfast.engine.backends.protocol import BlobStore, Commit, Due, Part, Schedule
 from holdfast.engine.keys import decode_slots
-from holdfast.engine.log.blob import DROP_KEYS, DROP_WINDOW, Blob, Section
+from holdfast.engine.log.blob import DROP_KEYS, DROP_WINDOW, NOTE, Blob, Section
 from holdfast.engine.log.chain import SnapshotOptions, append, delta_name, missed, read_head, whole
 from holdfast.engine.log.head import NO_TOKEN, Head
 from holdfast.engine.log.sections import apply_sections, delta_sections, dropped_keys, segments
@@ -248,6 +248,8 @@ class DiskBackend:
                 self._replay_sections(name, held, slots)
                 held, slots = [], {}
                 self._drop_window(section.window)
+                continue
+            if section.operation == NOTE:
                 continue
             held.append(section)
             slots.update(dict.fromkeys(map(_to_bytes, decode_slots(section.keys))))

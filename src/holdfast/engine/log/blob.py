@@ -16,8 +16,8 @@
     section = [window: bin, cell: str, operation: int, keys: bin, columns: [bin, ...]]
 
 `keys` is a block of slots (`engine.keys`), `columns` are what the operation needs (`engine.tables`), as blocks of the
-cell's coder (`model.coders.blocks`). With an empty cell, the operation 9 drops the window, and 8 drops the keys from all of
-its cells. Integers are big-endian.
+cell's coder (`model.coders.blocks`). With an empty cell, the operation 9 drops the window, 8 drops the keys from all of
+its cells, and 7 does nothing. Integers are big-endian.
 
 Invariants
 - A delta's token is a hash over its parent's token and its own bytes. A chain of tokens therefore proves that each
@@ -43,6 +43,7 @@ __all__ = [
     "DELTA",
     "DROP_KEYS",
     "DROP_WINDOW",
+    "NOTE",
     "SEGMENT",
     "TOKEN_BYTES",
     "Blob",
@@ -54,6 +55,7 @@ __all__ = [
 
 DELTA = 1
 SEGMENT = 2
+NOTE = 7
 DROP_KEYS = 8
 DROP_WINDOW = 9
 TOKEN_BYTES = 16

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from holdfast.engine.keys import decode_slots, encode_slots
-from holdfast.engine.log.blob import DROP_KEYS, DROP_WINDOW, Section
+from holdfast.engine.log.blob import DROP_KEYS, DROP_WINDOW, NOTE, Section
 from holdfast.engine.state import KeyGroupState, WindowState
 from holdfast.engine.tables.base import Rows, Slot
 from holdfast.errors import CoderError, CorruptState, StateConflict
@@ -66,11 +66,16 @@ def apply_sections(state: KeyGroupState, sections: list[Section], name: str) -> 
         if section.operation == DROP_WINDOW:
             state.windows.pop(section.window, None)
             continue
+        if section.operation == NOTE:
+            continue
         if section.operation == DROP_KEYS:
             if section.window in state.windows:
                 state.windows[section.window].forget(decode_slots(section.keys))
             continue
         place = state.layout.places.get(section.cell)
+        if place is None and section.cell.startswith("~"):
+            # Of a timer, a TTL or a callback that the step no longer has.
+            continue
         if place is None:
             raise StateConflict(
                 f"The stored state has a cell {section.cell!r}, which the step {state.layout.step.name!r} does not declare.",

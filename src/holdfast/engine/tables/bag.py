@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
@@ -48,6 +48,9 @@ class BagTable(Table):
                 self.values[key] = values
             else:
                 self.values.pop(key, None)
+
+    def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
+        return [change(stored) for stored in entry]
 
     def reveal(self, key: Slot) -> list[Any]:
         return [self.spec.coder.thaw(stored) for stored in self.values[key]]

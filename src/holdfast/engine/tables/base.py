@@ -131,6 +131,10 @@ class Table(abc.ABC):
     def apply(self, rows: Rows) -> None:
         """Does to a committed table what a row group says."""
 
+    def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
+        """An entry with each of its stored values changed."""
+        raise NotImplementedError(type(self).__name__)
+
     def pack(self, entry: Any) -> Any:
         """One entry of `values` as something that MessagePack has."""
         operation, _, columns = self.rows([0], [entry])

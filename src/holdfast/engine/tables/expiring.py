@@ -14,7 +14,7 @@ from holdfast.model.state import StateSpec, ValueStateSpec
 from holdfast.model.timestamps import MIN_TIMESTAMP
 from holdfast.model.ttl import Ttl
 
-__all__ = ["NEVER_TOUCHED", "TtlClock", "expiring_cell", "stamp_spec"]
+__all__ = ["NEVER_TOUCHED", "TtlClock", "expiring_cell", "stamp_name", "stamp_spec"]
 
 NEVER_TOUCHED = MIN_TIMESTAMP.micros
 """The stamp of a touch before there was a watermark."""
@@ -24,7 +24,11 @@ _READS = frozenset({"contains", "get", "items", "keys", "read", "read_range", "v
 
 def stamp_spec(spec: StateSpec) -> ValueStateSpec:
     """The hidden cell that has the time of the last touch, in microseconds."""
-    return ValueStateSpec(f"~ttl:{spec.name}", VarIntCoder())
+    return ValueStateSpec(stamp_name(spec.name), VarIntCoder())
+
+
+def stamp_name(cell: str) -> str:
+    return f"~ttl:{cell}"
 
 
 class TtlClock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -83,6 +83,9 @@ class MapTable(Table):
 
     def _names(self, block: bytes) -> list[Any]:
         return as_members(self.spec.key_coder, self.spec.key_coder.decode_block(block))
+
+    def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
+        return {name: change(stored) for name, stored in entry.items()}
 
     def reveal(self, key: Slot) -> dict[Any, Any]:
         name, value = self.spec.key_coder.thaw, self.spec.coder.thaw

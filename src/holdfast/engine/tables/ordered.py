@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -118,6 +118,9 @@ class OrderedListTable(Table):
                 self.values[key] = series
             else:
                 self.values.pop(key, None)
+
+    def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
+        return Series(list(entry.times), [change(stored) for stored in entry.values])
 
     def reveal(self, key: Slot) -> list[tuple[Timestamp, Any]]:
         series = self.values[key]

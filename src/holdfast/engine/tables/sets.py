@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -66,6 +66,9 @@ class SetTable(Table):
     def _lists(self, columns: list[bytes]) -> list[list[Any]]:
         coder = self.spec.coder
         return split(as_members(coder, coder.decode_block(columns[1])), decode_counts(columns[0]))
+
+    def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
+        return {change(stored) for stored in entry}
 
     def reveal(self, key: Slot) -> set[Any]:
         return {self.spec.coder.thaw(stored) for stored in self.values[key]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.engine.tables.base import DROP, MISSING, PUT, Cell, Focus, Rows, Slot, Table, Undo
@@ -70,6 +70,9 @@ class ValueTable(Table):
             return packed
         is_encoded, data = packed
         return Encoded(data) if is_encoded else self.spec.coder.decode(data)
+
+    def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
+        return change(entry)
 
     def reveal(self, key: Slot) -> Any:
         return self.spec.coder.thaw(self.values[key])

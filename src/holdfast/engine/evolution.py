@@ -1,0 +1,170 @@
+"""Evolution: makes the stored state of a key group fit the code, before anything else is done with it.
+
+State that was written by other code is read with a layout made from its manifest, turned into the code's own, and written
+back as a snapshot, in the same transaction as the first bundle: each key group by itself, when it is next opened. From
+then on the log is the code's own, so that nothing of this lingers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.engine.backends.protocol import BlobStore
+from holdfast.engine.log.blob import NOTE, Section
+from holdfast.engine.log.chain import SnapshotOptions, append, read_head, whole
+from holdfast.engine.log.sections import apply_sections, segments
+from holdfast.engine.manifest import Evolution, Reconciled, manifest_bytes, read_manifest, reconcile
+from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.tables.expiring import stamp_name
+from holdfast.engine.timers import timer_cells
+from holdfast.model.coders import BooleanCoder, Coder, VarIntCoder, coder_from_description
+from holdfast.model.state import (
+    BagStateSpec,
+    MapStateSpec,
+    OrderedListStateSpec,
+    SetStateSpec,
+    StateSpec,
+    ValueStateSpec,
+)
+from holdfast.model.timers import TimeDomain, TimerSpec
+
+__all__ = ["MANIFEST", "adapted", "stored_specs"]
+
+MANIFEST = "~manifest"
+"""The name of the manifest in the store, beside the log, whose names begin otherwise."""
+
+# A combining cell is kept like a value; only its CombineFn, which older code had, would make a difference.
+_KINDS: dict[str, Any] = {
+    "value": ValueStateSpec,
+    "combining": ValueStateSpec,
+    "bag": BagStateSpec,
+    "set": SetStateSpec,
+    "ordered_list": OrderedListStateSpec,
+}
+
+
+def adapted(store: BlobStore, manifest: Mapping[str, Any], layout: Layout, evolution: Evolution) -> Layout:
+    """Makes what is stored fit the manifest; gives the layout to use, which may have cells that are only kept."""
+    stored = store.get(MANIFEST)
+    if stored is None:
+        store.put(MANIFEST, manifest_bytes(manifest))
+        return layout
+    old = read_manifest(stored)
+    agreed = reconcile(old, manifest, evolution)
+    kept = [spec for cell in agreed.kept if (spec := _kept_spec(cell)) is not None]
+    wanted = layout.keeping(kept) if kept else layout
+    if manifest_bytes(old) == manifest_bytes(agreed.manifest):
+        return wanted
+    if _stores_otherwise(old, agreed):
+        _rewrite(store, old, wanted, agreed)
+    store.put(MANIFEST, manifest_bytes(agreed.manifest))
+    return wanted
+
+
+def _stores_otherwise(old: Mapping[str, Any], agreed: Reconciled) -> bool:
+    """Whether what the log holds is not what the code would read."""
+    here = {cell["name"] for cell in agreed.manifest["cells"]} | set(agreed.sources.values())
+    dropped = {cell["name"] for cell in old["cells"]} - here
+    renamed = any(name != source for name, source in agreed.sources.items())
+    return bool(dropped or renamed or agreed.upgraded)
+
+
+def _rewrite(store: BlobStore, old: Mapping[str, Any], layout: Layout, agreed: Reconciled) -> None:
+    head = read_head(store)
+    before = KeyGroupState(layout.of_specs(stored_specs(old, layout, agreed)))
+    for name, blob in whole(store, head):
+        apply_sections(before, blob.sections, name)
+    after = _converted(before, layout, agreed)
+    note = Section(b"", "", NOTE, manifest_bytes(agreed.manifest), [])
+    options = SnapshotOptions(deltas_max=-1)
+    append(store, head, [note], options, segments(after, options.segment_bytes_max))
+
+
+def stored_specs(manifest: Mapping[str, Any], layout: Layout | None, agreed: Reconciled | None = None) -> list[StateSpec]:
+    """All cells that a log of this manifest may have, hidden ones included."""
+    coders = _given_coders(layout, agreed)
+    specs: list[StateSpec] = []
+    for cell in manifest["cells"]:
+        spec = _spec(cell, coders.get(cell["name"]))
+        if spec is not None:
+            specs.append(spec)
+        if "ttl" in cell:
+            specs.append(ValueStateSpec(stamp_name(cell["name"]), VarIntCoder()))
+    for timer in manifest["timers"]:
+        specs += timer_cells(TimerSpec(timer["name"], TimeDomain(timer["time_domain"])))
+    specs.append(ValueStateSpec("~seen", BooleanCoder()))
+    specs.append(ValueStateSpec("~panes", VarIntCoder()))
+    if layout is not None and layout.held is not None:
+        specs.append(layout.specs[layout.held])
+    elif manifest.get("time_sorted"):
+        specs.append(OrderedListStateSpec("~held"))
+    return specs
+
+
+def _given_coders(layout: Layout | None, agreed: Reconciled | None) -> dict[str, Coder]:
+    """The coders of stored cells that the code has: of those that go on as they are, and those given with an upgrade."""
+    if layout is None or agreed is None:
+        return {}
+    coders: dict[str, Coder] = {}
+    for cell in layout.cells:
+        source = agreed.sources.get(cell.name)
+        if source is None:
+            continue
+        if cell.name not in agreed.upgraded:
+            coders[source] = cell.coder
+        elif cell.upgrade is not None and cell.upgrade.coder is not None:
+            coders[source] = cell.upgrade.coder
+    return coders
+
+
+def _spec(cell: Mapping[str, Any], coder: Coder | None) -> StateSpec | None:
+    """The cell of a description; None if it needs a coder that only the user's code has."""
+    coder = coder or coder_from_description(cell["coder"], view_records=True)
+    if coder is None:
+        return None
+    if cell["kind"] == "map":
+        key_coder = coder_from_description(cell["key_coder"], view_records=True)
+        return None if key_coder is None else MapStateSpec(cell["name"], key_coder, coder)
+    spec: StateSpec = _KINDS[cell["kind"]](cell["name"], coder)
+    return spec
+
+
+def _kept_spec(cell: Mapping[str, Any]) -> StateSpec | None:
+    return _spec(cell, None)
+
+
+def _converted(before: KeyGroupState, layout: Layout, agreed: Reconciled) -> KeyGroupState:
+    after = KeyGroupState(layout)
+    places = before.layout.places
+    for data, window in before.windows.items():
+        target = after.window_of(data)
+        for spec, table in zip(layout.specs, target.tables, strict=True):
+            source = _source(spec.name, agreed)
+            if source not in places:
+                continue
+            old = window.tables[places[source]]
+            if spec.name in agreed.upgraded:
+                change = _change(old.spec.coder, spec)
+                table.values.update({slot: table.mapped(entry, change) for slot, entry in old.values.items()})
+            else:
+                table.values.update(old.values)
+    return after
+
+
+def _source(name: str, agreed: Reconciled) -> str:
+    """The name under which the content of a cell is stored."""
+    if name.startswith("~ttl:"):
+        cell = name.removeprefix("~ttl:")
+        return stamp_name(agreed.sources.get(cell, cell))
+    return agreed.sources.get(name, name)
+
+
+def _change(old: Coder, spec: StateSpec) -> Callable[[Any], Any]:
+    assert spec.upgrade is not None
+    function, new = spec.upgrade.function, spec.coder
+
+    def change(stored: Any) -> Any:
+        return new.freeze(function(old.thaw(stored)))
+
+    return change

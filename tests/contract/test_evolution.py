@@ -1,0 +1,248 @@
+"""State that outlives its code: old code runs, stops, and new code goes on from what it left."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+import holdfast as hf
+import holdfast.testing
+from holdfast.testing import TestStream
+
+
+@pytest.fixture(params=["heap", "disk"])
+def run(request):
+    """In memory; on Spark, tests/integration/test_evolution.py has the same with a job's checkpoint."""
+    return functools.partial(holdfast.testing.run, backend=request.param, name="step")
+
+
+def elements(*pairs):
+    return TestStream().add_elements(list(pairs))
+
+
+def writing(*specs, timer=None):
+    """A function that writes the element's value to each of its cells, and gives what they hold."""
+    value_specs = list(specs)
+
+    class Writing(hf.DoFn):
+        pass
+
+    cells = ", ".join(f"c{n}=hf.DoFn.StateParam(specs[{n}])" for n in range(len(value_specs)))
+    source = f"""
+def process(self, element, {cells}):
+    cells = [{", ".join(f"c{n}" for n in range(len(value_specs)))}]
+    for cell in cells:
+        if element[1] is not None:
+            put(cell, element[1])
+    yield tuple(take(cell) for cell in cells)
+"""
+    namespace = {"hf": hf, "specs": value_specs, "put": put, "take": take}
+    exec(source, namespace)
+    Writing.process = namespace["process"]
+    return Writing()
+
+
+def put(cell, value):
+    if isinstance(cell, hf.ValueState):
+        cell.write(value)
+    elif isinstance(cell, hf.MapState):
+        cell.put("k", value)
+    elif isinstance(cell, hf.OrderedListState):
+        cell.add((1, value))
+    else:
+        cell.add(value)
+
+
+def take(cell):
+    if isinstance(cell, hf.MapState):
+        return dict(cell.items())
+    value = cell.read()
+    return value if isinstance(cell, (hf.ValueState, hf.CombiningState, hf.SetState)) else list(value)
+
+
+def test_a_cell_that_is_new_is_empty(run):
+    old = run(writing(hf.ValueStateSpec("a")), elements(("k", 1)))
+    new = run(writing(hf.ValueStateSpec("a"), hf.ValueStateSpec("b")), elements(("k", None)), start_from=old)
+    assert new.values == [(1, None)]
+
+
+def test_a_cell_that_is_gone_is_kept(run):
+    old = run(writing(hf.ValueStateSpec("a"), hf.BagStateSpec("b")), elements(("k", 1), ("other", 2)))
+    without = run(writing(hf.ValueStateSpec("a")), elements(("k", 5)).crash().add_elements([("k", 6)]), start_from=old)
+    assert without.values == [(5,), (6,)]
+    again = run(writing(hf.ValueStateSpec("a"), hf.BagStateSpec("b")), elements(("k", None)), start_from=without)
+    assert again.values == [(6, [1])]
+
+
+def test_a_cell_that_is_gone_is_dropped_on_request(run):
+    old = run(writing(hf.ValueStateSpec("a"), hf.ValueStateSpec("b")), elements(("k", 1)))
+    without = run(writing(hf.ValueStateSpec("a")), elements(("k", None)), start_from=old, drop_cells=["b"])
+    assert without.values == [(1,)]
+    again = run(writing(hf.ValueStateSpec("a"), hf.ValueStateSpec("b")), elements(("k", None)), start_from=without)
+    assert again.values == [(1, None)]
+
+
+def test_a_cell_that_was_renamed(run):
+    old = run(writing(hf.ValueStateSpec("old")), elements(("k", 1)))
+    renamed = hf.ValueStateSpec("new", was="old")
+    new = run(writing(renamed), elements(("k", None)).crash().add_elements([("k", 2)]), start_from=old)
+    assert new.values == [(1,), (2,)]
+    assert new.state("k") == {"new": 2}
+    # Once it is stored under its new name, `was` may stay or go.
+    assert run(writing(renamed), elements(("k", None)), start_from=new).values == [(2,)]
+    assert run(writing(hf.ValueStateSpec("new")), elements(("k", None)), start_from=new).values == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "before", "after"),
+    [
+        (hf.ValueStateSpec, 7, "7"),
+        (hf.BagStateSpec, [7, 7], ["7", "7"]),
+        (hf.SetStateSpec, {7}, {"7"}),
+        (hf.OrderedListStateSpec, [(hf.Timestamp(1), 7)] * 2, [(hf.Timestamp(1), "7")] * 2),
+    ],
+)
+def test_an_upgrade(run, spec, before, after):
+    old = run(writing(spec("cell", hf.VarIntCoder())), elements(("k", 7), ("k", 7)))
+    assert old.values[-1] == (before,)
+    new_spec = spec("cell", hf.StrUtf8Coder(), upgrade=str)
+    new = run(writing(new_spec), elements(("k", None)).crash().add_elements([("k", None)]), start_from=old)
+    assert new.values == [(after,), (after,)]
+
+
+def test_an_upgrade_of_the_values_of_a_map(run):
+    old = run(writing(hf.MapStateSpec("cell", value_coder=hf.VarIntCoder())), elements(("k", 7)))
+    spec = hf.MapStateSpec("cell", value_coder=hf.FloatCoder(), upgrade=float)
+    assert run(writing(spec), elements(("k", None)), start_from=old).values == [({"k": 7.0},)]
+
+
+def test_an_upgrade_of_an_accumulator(run):
+    old = run(writing(hf.CombiningStateSpec("cell", hf.VarIntCoder(), sum)), elements(("k", 7), ("k", 8)))
+    spec = hf.CombiningStateSpec("cell", hf.FloatCoder(), sum, upgrade=float)
+    assert run(writing(spec), elements(("k", 1)), start_from=old).values == [(16.0,)]
+
+
+def test_an_upgrade_and_a_new_name_together(run):
+    old = run(writing(hf.ValueStateSpec("old", hf.VarIntCoder())), elements(("k", 7)))
+    spec = hf.ValueStateSpec("new", hf.StrUtf8Coder(), was="old", upgrade=str)
+    assert run(writing(spec), elements(("k", None)), start_from=old).values == [("7",)]
+
+
+def test_an_upgrade_from_a_coder_of_ones_own(run):
+    class Celsius(hf.Coder):
+        def encode(self, value):
+            return str(value).encode()
+
+        def decode(self, data):
+            return float(data)
+
+        def is_immutable(self):
+            return True
+
+    old = run(writing(hf.ValueStateSpec("cell", Celsius())), elements(("k", 20.0)))
+    upgrade = hf.Upgrade(lambda celsius: celsius * 9 / 5 + 32, coder=Celsius())
+    spec = hf.ValueStateSpec("cell", hf.FloatCoder(), upgrade=upgrade)
+    assert run(writing(spec), elements(("k", None)), start_from=old).values == [(68.0,)]
+    with pytest.raises(hf.StateConflict, match="cannot be made from its description"):
+        run(writing(hf.ValueStateSpec("cell", hf.FloatCoder(), upgrade=float)), elements(("k", 1.0)), start_from=old)
+
+
+def test_a_time_to_live_that_is_added(run):
+    old = run(writing(hf.ValueStateSpec("cell")), elements(("k", 1), ("l", 1)))
+    stream = elements(("k", None)).advance_processing_time(3599).add_elements([("k", None)])
+    stream.advance_processing_time(1).add_elements([("k", None)])
+    new = run(writing(hf.ValueStateSpec("cell", ttl="1 hour")), stream, start_from=old)
+    assert new.values == [(1,), (1,), (None,)]
+    assert new.keys() == []
+
+
+def test_a_time_to_live_that_is_changed_or_taken_away(run):
+    with_ttl = hf.ValueStateSpec("cell", ttl="1 hour")
+    old = run(writing(with_ttl), elements(("k", 1)))
+    later = TestStream().advance_processing_time(1800).add_elements([("k", None)])
+    assert run(writing(hf.ValueStateSpec("cell", ttl="30 minutes")), later, start_from=old).values == [(None,)]
+    later = TestStream().advance_processing_time(7200).add_elements([("k", None)])
+    assert run(writing(hf.ValueStateSpec("cell")), later, start_from=old).values == [(1,)]
+
+
+class Timed(hf.DoFn):
+    CELL = hf.ValueStateSpec("cell")
+    ALARM = hf.TimerSpec("alarm", hf.TimeDomain.WATERMARK)
+
+    def process(self, element, cell=hf.DoFn.StateParam(CELL), alarm=hf.DoFn.TimerParam(ALARM)):
+        cell.write(element[1])
+        alarm.set(10)
+
+    @hf.on_timer(ALARM)
+    def rings(self, cell=hf.DoFn.StateParam(CELL)):
+        yield cell.read()
+
+
+def test_timers_go_on(run):
+    class Renamed(hf.DoFn):
+        NEW = hf.ValueStateSpec("new", was="cell")
+        ALARM = hf.TimerSpec("alarm", hf.TimeDomain.WATERMARK)
+
+        def process(self, element, cell=hf.DoFn.StateParam(NEW), alarm=hf.DoFn.TimerParam(ALARM)):
+            pass
+
+        @hf.on_timer(ALARM)
+        def rings(self, cell=hf.DoFn.StateParam(NEW)):
+            yield cell.read()
+
+    old = run(Timed(), elements(("k", 1)))
+    assert run(Renamed(), TestStream().advance_watermark_to(10), start_from=old).values == [1]
+
+
+def test_a_timer_that_is_gone(run):
+    old = run(Timed(), elements(("k", 1)))
+    new = run(writing(hf.ValueStateSpec("cell")), elements(("k", None)).advance_watermark_to(10), start_from=old)
+    assert new.values == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        (hf.ValueStateSpec("a"), hf.BagStateSpec("a"), "was a value cell and is a bag cell now"),
+        (hf.ValueStateSpec("a", hf.VarIntCoder()), hf.ValueStateSpec("a", hf.FloatCoder()), "upgrade=function"),
+        (
+            hf.MapStateSpec("a", hf.StrUtf8Coder()),
+            hf.MapStateSpec("a", hf.VarIntCoder()),
+            "the coder of the keys of the cell 'a'",
+        ),
+    ],
+)
+def test_what_is_refused(run, before, after, says):
+    old = run(writing(before), elements(("k", 1)))
+    with pytest.raises(hf.StateConflict, match=says) as refused:
+        run(writing(after), elements(("k", 1)), start_from=old)
+    assert "export the state" in str(refused.value)
+
+
+def test_other_windows_are_refused_with_the_way_out(run):
+    old = run(writing(hf.ValueStateSpec("a")), elements(("k", 1)), windowing=hf.FixedWindows(10))
+    with pytest.raises(hf.StateConflict, match="the window function was") as refused:
+        run(writing(hf.ValueStateSpec("a")), elements(("k", 1)), windowing=hf.FixedWindows(20), start_from=old)
+    assert "export the state" in str(refused.value)
+
+
+def test_both_names_stored_is_refused(run):
+    old = run(writing(hf.ValueStateSpec("a"), hf.ValueStateSpec("b")), elements(("k", 1)))
+    with pytest.raises(hf.StateConflict, match="both are stored"):
+        run(writing(hf.ValueStateSpec("a", was="b")), elements(("k", 1)), start_from=old)
+
+
+def test_a_refusal_changes_nothing(run):
+    old = run(writing(hf.ValueStateSpec("a", hf.VarIntCoder())), elements(("k", 1)))
+    with pytest.raises(hf.StateConflict):
+        run(writing(hf.ValueStateSpec("a", hf.FloatCoder())), elements(("k", 1.0)), start_from=old)
+    assert run(writing(hf.ValueStateSpec("a", hf.VarIntCoder())), elements(("k", None)), start_from=old).values == [(1,)]
+
+
+def test_from_one_backend_to_the_other():
+    spec = hf.ValueStateSpec("a")
+    old = holdfast.testing.run(writing(spec), elements(("k", 1)), backend="heap")
+    middle = holdfast.testing.run(writing(spec), elements(("l", 2)), backend="disk", start_from=old)
+    new = holdfast.testing.run(writing(spec), elements(("k", None), ("l", None)), backend="heap", start_from=middle)
+    assert new.values == [(1,), (2,)]
