@@ -147,6 +147,15 @@ class TestAfterWatermark:
             "k": [(1, (0.0, 10.0), "EARLY"), (3, (0.0, 18.0), "EARLY"), (3, (0.0, 18.0), "ON_TIME")]
         }
 
+    def test_a_session_that_was_on_time_does_not_hide_the_count_of_one_that_it_merges_with(self, run):
+        stream = TestStream().add_elements(at(("k", 1, 0))).advance_watermark_to(12).add_elements(at(("k", 2, 16)))
+        stream.add_elements(at(("k", 4, 9)))
+        trigger = AfterWatermark(early=AfterCount(2), late=AfterCount(1))
+        options = discarding(trigger, allowed_lateness=50) | {"windowing": Sessions(10)}
+        assert panes(run(CombinePerKey(sum), stream, **options)) == {
+            "k": [(1, (0.0, 10.0), "ON_TIME"), (6, (0.0, 26.0), "EARLY")]
+        }
+
 
 class TestPanes:
     def info(self, run, trigger, stream, **more):

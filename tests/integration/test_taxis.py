@@ -95,7 +95,7 @@ def shuffled(rides):
 
 
 def rows(rides):
-    times = rides["at"].dt.tz_localize("UTC").dt.to_pydatetime()
+    times = [time.to_pydatetime() for time in rides["at"].dt.tz_localize("UTC")]
     zones = [None if pd.isna(zone) else zone for zone in rides["zone"]]
     return [{"zone": zone, "total": total, "at": at} for zone, total, at in zip(zones, rides["total"], times, strict=True)]
 

@@ -6,6 +6,7 @@ divided among tasks, in which order they came, and whether a worker died in betw
 
 from __future__ import annotations
 
+import decimal
 import functools
 from collections import Counter
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ from holdfast import (
     SlidingWindows,
     Sum,
     TimestampedValue,
+    UserCodeError,
 )
 from holdfast.engine.backends.heap import HeapBackend
 from holdfast.engine.runner import Clocks
@@ -440,18 +442,51 @@ def test_how_elements_are_divided_among_tasks_does_not_matter(events, windowing,
     assert one == other
 
 
-def test_accumulators_that_are_not_plain_numbers_are_merged_in_several_bundles():
-    import decimal
+def rows_of(*values, time=7):
+    """One task's elements of the key x."""
+    return [(("x",), (value,), time) for value in values]
 
-    shape = Shape((pa.string(),), ("v",), (pa.decimal128(10, 2),), False)
+
+def both(transform, kind, events, **options):
+    """The results of the key x, lifted and as elements."""
+    shape = Shape((pa.string(),), ("v",), (kind,), False)
+    lifted, unlifted = (Lifted(transform, shape, lift=lift, **options).play(events) for lift in (True, False))
+    assert lifted == unlifted
+    return [result for result, *_ in lifted.outputs["'x'"]]
+
+
+@pytest.mark.parametrize("windowing", [FixedWindows(10), Sessions(5)], ids=repr)
+def test_accumulators_that_are_not_plain_numbers_are_merged_in_several_bundles(windowing):
     amount = decimal.Decimal("0.10")
-    events = [("elements", [[(("x",), (amount,), 1)], [(("x",), (amount,), 2)]]), ("elements", [[(("x",), (amount,), 3)]])]
-    for windowing in (FixedWindows(10), Sessions(5)):
-        lifted = Lifted(CombinePerKey(Sum()), shape, lift=True, windowing=windowing).play(events)
-        unlifted = Lifted(CombinePerKey(Sum()), shape, lift=False, windowing=windowing).play(events)
-        assert lifted == unlifted
-        [[(result, *_)]] = lifted.outputs.values()
-        assert result == repr(decimal.Decimal("0.30"))
+    events = [("elements", [rows_of(amount), rows_of(amount)]), ("elements", [rows_of(amount)])]
+    found = both(CombinePerKey(Sum()), pa.decimal128(10, 2), events, windowing=windowing)
+    assert found == [repr(decimal.Decimal("0.30"))]
+
+
+@pytest.mark.parametrize("windowing", [FixedWindows(10), Sessions(5)], ids=repr)
+@pytest.mark.parametrize("fn", [sum, Sum()], ids=["sum", "Sum"])
+def test_sums_go_beyond_64_bits(windowing, fn):
+    large = 2**63 - 1
+    events = [("elements", [rows_of(large, large), rows_of(large)]), ("elements", [rows_of(large)])]
+    assert both(CombinePerKey(fn), pa.int64(), events, windowing=windowing) == [repr(4 * large)]
+
+
+def test_an_accumulator_that_came_for_several_windows_is_not_shared_by_them():
+    events = [("elements", [rows_of(1)]), ("elements", [rows_of(2)]), ("elements", [rows_of(3)])]
+    for trigger in (None, Always()):
+        options: Any = {"trigger": trigger, "accumulation_mode": "accumulating"}
+        found = both(CombinePerKey(Histogram()), pa.int64(), events, windowing=SlidingWindows(10, 5), **options)
+        assert found[-2:] == ["[(1, 1), (2, 1), (3, 1)]"] * 2
+
+
+def test_none_is_left_out_of_fields_only():
+    """Of bare values it is one that cannot be added, lifted or not."""
+    shape = Shape((pa.string(),), ("v",), (pa.int64(),), False)
+    for lift in (True, False):
+        with pytest.raises(UserCodeError, match="TypeError"):
+            Lifted(CombinePerKey(Sum()), shape, lift=lift, windowing=FixedWindows(10)).play(
+                [("elements", [rows_of(1, None)])]
+            )
 
 
 # --- sessions -----------------------------------------------------------------------------------------------------
