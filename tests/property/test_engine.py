@@ -432,7 +432,7 @@ class Interpreter:
         self.fired = self.expired = self.calls = 0
 
     def say(self, key: Any, what: str, value: Any, time: Any, window: Any) -> None:
-        self.said.setdefault(repr(key), []).append(((key, what, value), Timestamp.of(time), window, MAIN_TAG))
+        self.said.setdefault(repr(key), []).append(Output((key, what, value), Timestamp.of(time), window, MAIN_TAG))
 
     def play(self, kind: str, argument: Any = None) -> None:
         if kind == "elements":
