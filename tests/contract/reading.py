@@ -35,6 +35,16 @@ def stamped(results: Results, tag: str = "main") -> dict[Any, list[tuple[Any, fl
     return found
 
 
+def panes(results: Results) -> dict[Any, list[tuple[Any, Any, str]]]:
+    """The results of an aggregation for each key, in order: (result, window as `span` gives it, timing)."""
+    found: dict[Any, list[tuple[Any, Any, str]]] = {}
+    for output in results:
+        if output.tag == "main":
+            key, result = output.value
+            found.setdefault(key, []).append((result, span(output.window), output.pane.timing.name))
+    return found
+
+
 def span(window: Any) -> Any:
     """A window as plain values: (start, end) in seconds, or the word for the global one."""
     return GLOBAL if isinstance(window, GlobalWindow) else (float(window.start), float(window.end))

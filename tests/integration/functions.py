@@ -110,3 +110,31 @@ class WrongWidth(hf.DoFn):
 class WrongType(hf.DoFn):
     def process(self, element):
         yield element[0], "many"
+
+
+class Extremes(hf.CombineFn):
+    """The smallest and the largest value, in one of several shapes."""
+
+    def __init__(self, shape: str) -> None:
+        self.shape = shape
+
+    def create_accumulator(self):
+        return []
+
+    def add_input(self, mutable_accumulator, element):
+        return [min([*mutable_accumulator, element]), max([*mutable_accumulator, element])]
+
+    def merge_accumulators(self, accumulators):
+        values = [value for held in accumulators for value in held]
+        return [min(values), max(values)] if values else []
+
+    def extract_output(self, accumulator):
+        low, high = accumulator
+        shapes = {
+            "tuple": (low, high),
+            "dict": {"low": low, "high": high},
+            "number": low,
+            "short": (low,),
+            "other names": {"least": low, "most": high},
+        }
+        return shapes[self.shape]

@@ -432,7 +432,7 @@ class Interpreter:
         self.fired = self.expired = self.calls = 0
 
     def say(self, key: Any, what: str, value: Any, time: Any, window: Any) -> None:
-        self.said.setdefault(repr(key), []).append(((key, what, value), Timestamp.of(time), window, MAIN_TAG))
+        self.said.setdefault(repr(key), []).append(Output((key, what, value), Timestamp.of(time), window, MAIN_TAG))
 
     def play(self, kind: str, argument: Any = None) -> None:
         if kind == "elements":
@@ -506,8 +506,7 @@ def test_a_counter_does_what_a_plain_interpreter_does(case, crashes, key_groups)
     interpreter = Interpreter(case.windowing, case.lateness)
     for event in case.events:
         interpreter.play(*event)
-    said = outputs_by_key(output for output in results if output.tag == MAIN_TAG)
-    assert {key: [output[:4] for output in outputs] for key, outputs in said.items()} == interpreter.said
+    assert outputs_by_key(output for output in results if output.tag == MAIN_TAG) == interpreter.said
     late = [output for output in results if output.tag == LATE_TAG]
     assert Counter(map(repr, late)) == Counter(repr(Output(*output)) for output in interpreter.late)
     assert results.metrics.late == len(interpreter.late)

@@ -34,6 +34,7 @@ from holdfast.engine.timers import TimerHandle
 from holdfast.errors import HoldfastError, OutputError
 from holdfast.model.dofn import GroupedDoFn, TaggedOutput
 from holdfast.model.params import ParamKind
+from holdfast.model.partials import Partial
 from holdfast.model.present import bundle_present
 from holdfast.model.signature import MethodSignature
 from holdfast.model.state import CombiningStateSpec, StateSpec
@@ -190,7 +191,7 @@ class StepRunner:
         if not elements.slots and not self._firing.is_due(state, clocks):
             return self.collector
         self.metrics.bundles = 1
-        self.metrics.elements = len(elements.slots)
+        self.metrics.elements = self._number(elements)
         self.window = None
         self.focus.key = None
         with bundle_present(clocks, self.metrics.user):
@@ -208,6 +209,12 @@ class StepRunner:
         """Removes cells whose time to live is up, after a bundle; at most so many."""
         if self.layout.stamps:
             self._sweeping.sweep(state, clocks, budget)
+
+    def _number(self, elements: Elements) -> int:
+        """How many elements there are; of an aggregation, those that were combined beforehand count too."""
+        if not isinstance(self.step.fn, TriggeredGrouping):
+            return len(elements.slots)
+        return sum(value.elements if isinstance(value, Partial) else 1 for _, value in elements.pairs)
 
     def _where(self) -> dict[str, Any]:
         """The key and window of the present call, as far as there are any."""

@@ -160,7 +160,7 @@ class WholeWindowRunner:
     def _pass(self, state: KeyGroupState, watermark: int) -> None:
         """Gives the results of windows that have ended, and forgets those whose time is up."""
         ended = [window for window in state.windows.values() if window.window.end.micros <= watermark]
-        for window in sorted(ended, key=lambda window: (window.window.end.micros, window.data)):
+        for window in sorted(ended, key=_order):
             is_last = window.expiry <= watermark
             if not window.fired:
                 self._give_in_time(window, is_last=is_last)
@@ -179,17 +179,19 @@ class WholeWindowRunner:
         self._give_counted(window, [slot for slot in slots if slot not in given], PaneInfoTiming.ON_TIME)
 
     def _give_late(self, touched: dict[int, tuple[WindowState, list[Slot]]], watermark: int) -> None:
-        for window, slots in touched.values():
+        for window, slots in sorted(touched.values(), key=lambda item: _order(item[0])):
             if window.window.end.micros <= watermark:
                 window.fired = True
                 self._give_counted(window, list(dict.fromkeys(slots)), PaneInfoTiming.LATE)
 
     def _give_counted(self, window: WindowState, slots: list[Slot], timing: PaneInfoTiming) -> None:
         counts = window.panes.values
+        # After the end of the global window nothing comes; for any other it still may.
+        is_last = isinstance(window.window, GlobalWindow)
         infos = []
         for slot in slots:
             index = counts.get(slot, 0)
-            infos.append(PaneInfo(index == 0, False, timing, index, index))
+            infos.append(PaneInfo(index == 0, is_last, timing, index, index))
             window.panes.put(slot, index + 1)
         self._give(window, slots, infos)
         if not self._grouping.is_accumulating:
@@ -259,6 +261,11 @@ class WholeWindowRunner:
         size = self._window_fn.size_micros
         for start, places in zip(distinct.tolist(), np.split(indexes[order], firsts[1:]), strict=True):
             yield IntervalWindow._of_micros(start, start + size), places.tolist()
+
+
+def _order(window: WindowState) -> tuple[int, bytes]:
+    """Windows give their results in order of their ends."""
+    return window.window.end.micros, window.data
 
 
 def _taken(column: list[Any], places: Sequence[int] | None) -> list[Any]:

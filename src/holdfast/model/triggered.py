@@ -14,6 +14,7 @@ An element is late when its window, after merging, has ended and the allowed lat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.model.bounded_windows import BoundedWindow, GlobalWindow, IntervalWindow
@@ -53,10 +54,12 @@ class Pane(NamedTuple):
 class _Arrival:
     """What a bundle brought for one window."""
 
-    __slots__ = ("count", "partials", "times", "values")
+    __slots__ = ("count", "partials", "places", "times", "values")
 
     def __init__(self) -> None:
         self.count = 0
+        self.places: list[int] = []
+        """Where the values stood in the bundle."""
         self.values: list[Any] = []
         self.times: list[int] = []
         self.partials: list[Partial] = []
@@ -175,7 +178,7 @@ class _Windows:
 
     def _assigned(self, values: list[Any], times: list[int]) -> dict[BoundedWindow, _Arrival]:
         arrivals: dict[BoundedWindow, _Arrival] = {}
-        for value, time in zip(values, times, strict=True):
+        for place, (value, time) in enumerate(zip(values, times, strict=True)):
             if isinstance(value, Partial):
                 for window in self._windows_of(value):
                     arrival = arrivals.setdefault(window, _Arrival())
@@ -184,6 +187,7 @@ class _Windows:
                 continue
             for window in self._window_fn.assign(WindowFn.AssignContext(Timestamp(micros=time), (self._key, value))):
                 arrival = arrivals.setdefault(window, _Arrival())
+                arrival.places.append(place)
                 arrival.values.append(value)
                 arrival.times.append(time)
                 arrival.count += 1
@@ -206,7 +210,7 @@ class _Windows:
                 new = [arrivals[part] for part in parts if part in arrivals]
                 if new:
                     made.append((window, [present[part] for part in parts if part in present], new))
-        return sorted(made, key=lambda item: encode(item[0]))
+        return sorted(made, key=lambda item: (item[0].end.micros, encode(item[0])))
 
     def _report_late(self, window: BoundedWindow, parts: list[_Arrival]) -> None:
         for part in parts:
@@ -221,6 +225,9 @@ class _Windows:
         known = [self._panes[source] for source in sources if source in self._panes]
         trigger = self._grouping.trigger
         pane = known[0] if len(known) == 1 else self._one_of(known)
+        if watermark < at.end:
+            # What it is made of may have been on time; the window that it has become is not there yet.
+            pane = pane._replace(on_time=0)
         for column, cell in self._columns:
             if column.combine_fn is not None:
                 self._combine(column, cell, data, sources, parts)
@@ -258,7 +265,7 @@ class _Windows:
         # The first may be changed by merging; the partial ones may go to other windows too.
         held = held or [combine_fn.create_accumulator()]
         held += [partial.accumulators[place] for part in parts for partial in part.partials]
-        values = [value for part in parts for value in part.values]
+        values = _as_they_came(parts)
         accumulator = held[0] if len(held) == 1 else combine_fn.merge_accumulators(held)
         if values:
             accumulator = combine_fn.add_inputs(accumulator, values)
@@ -269,7 +276,7 @@ class _Windows:
 
     def _append(self, cell: Any, chunks: Ranges, parts: list[_Arrival]) -> Ranges:
         number = 1 + max((pane.chunks[-1][1] for pane in self._panes.values() if pane.chunks), default=-1)
-        cell.put(number, [value for part in parts for value in part.values])
+        cell.put(number, _as_they_came(parts))
         return _joined([*chunks, (number, number)])
 
     # Giving results.
@@ -310,7 +317,8 @@ class _Windows:
         event = expiry if pane.finished or wake.event is None or wake.event <= at.watermark else min(wake.event, expiry)
         self._event.set(Timestamp(micros=event), dynamic_timer_tag=data.hex())
         if self._clock is not None:
-            if wake.real is None or pane.finished:
+            # One that is due and has not fired waits for something else: for elements, or for the watermark.
+            if wake.real is None or wake.real <= at.now or pane.finished:
                 self._clock.clear(dynamic_timer_tag=data.hex())
             else:
                 self._clock.set(Timestamp(micros=wake.real), dynamic_timer_tag=data.hex())
@@ -351,6 +359,14 @@ def merged_windows(window_fn: WindowFn, windows: Iterable[BoundedWindow]) -> lis
     window_fn.merge(noted)
     taken = {part for _, parts in noted.groups for part in parts}
     return [*noted.groups, *((window, [window]) for window in distinct if window not in taken)]
+
+
+def _as_they_came(parts: list[_Arrival]) -> list[Any]:
+    """The values of windows that became one, in the order of the bundle."""
+    if len(parts) == 1:
+        return parts[0].values
+    placed = [item for part in parts for item in zip(part.places, part.values, strict=True)]
+    return [value for _, value in sorted(placed, key=itemgetter(0))]
 
 
 def _joined(chunks: Iterable[tuple[int, int]]) -> Ranges:

@@ -107,7 +107,7 @@ class Trigger(abc.ABC):
         return self.describe() == other.describe() if isinstance(other, Trigger) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(repr(self))
+        return hash(repr(self.describe()))
 
 
 class AfterCount(Trigger):
@@ -207,6 +207,9 @@ class AfterWatermark(Trigger):
 
     def on_elements(self, state: tuple[bool, Any], count: int, at: Moment) -> tuple[bool, Any]:
         passed, inner = state
+        if passed and at.watermark < at.end:
+            # The window has grown beyond the watermark, which is still to pass it.
+            passed, inner = self.start()
         part = self._part(passed)
         return passed, part.on_elements(inner, count, at) if part else None
 

@@ -40,7 +40,10 @@ class PaneWriter:
         self._schema = schema
         self._layout = layout
         self._plain = [index for index in range(len(schema)) if index not in (self._window_at, self._pane_at)]
-        self._values = OutputWriter(pa.schema([schema.field(index) for index in self._plain]), step, tag)
+        fields = [schema.field(index) for index in self._plain]
+        self._values = OutputWriter(pa.schema(fields), step, tag)
+        self._spread = OutputWriter(pa.schema(fields[layout.keys :]), step, tag)
+        """Of one result over several columns: a tuple, a dict by their names, or an object with such attributes."""
 
     @property
     def _window_at(self) -> int:
@@ -66,7 +69,7 @@ class PaneWriter:
         key_rows: Iterable[Any] = ((key,) for key in keys) if self._layout.keys == 1 else keys
         value_rows: Iterable[Any] = results
         if self._layout.single and len(self._plain) - self._layout.keys > 1:
-            value_rows = (self._spread(result) for (result,) in results)
+            value_rows = (self._spread.row(result) for (result,) in results)
         rows = [(*key, *values) for key, values in zip(key_rows, value_rows, strict=True)]
         columns = dict(zip(self._plain, self._values.write(rows).columns, strict=True))
         if self._layout.windowed:
@@ -77,12 +80,6 @@ class PaneWriter:
                 type=self._schema.field(self._pane_at).type,
             )
         return pa.record_batch([columns[index] for index in range(len(self._schema))], schema=self._schema)
-
-    def _spread(self, result: Any) -> Any:
-        """One result over several columns: a tuple, or a dict by their names."""
-        if isinstance(result, dict):
-            return [result.get(self._schema.names[index]) for index in self._plain[self._layout.keys :]]
-        return result
 
 
 def _window_column(windows: list[Any], kind: pa.DataType) -> pa.Array:

@@ -120,9 +120,10 @@ class OutputWriter:
         types = set(map(type, items))
         if types == {tuple} and set(map(len, items)) == {self._width}:
             return items
-        return [self._row(item) for item in items]
+        return [self.row(item) for item in items]
 
-    def _row(self, item: Any) -> Sequence[Any]:
+    def row(self, item: Any) -> Sequence[Any]:
+        """The values of one output, in the order of the schema."""
         names = self._schema.names
         if isinstance(item, dict):
             unknown = sorted(set(map(str, item)) - set(names))
