@@ -258,10 +258,10 @@ def generate(seed: int, users: int, minutes: float, planted: float = 0.005) -> l
         while second < minutes * 60:
             is_planted = draw.random() < planted
             away = draw.choice((-1, 1)) * draw.uniform(8, 16) if is_planted else draw.gauss(0, 1)
-            rows.append((round(second, 3), f"user-{number:04d}", round(usual + away * spread, 2), is_planted))
+            rows.append((round(BEGIN + second, 3), f"user-{number:04d}", round(usual + away * spread, 2), is_planted))
             second += draw.expovariate(1 / pace)
     rows.sort()
-    return [Event(number, user, amount, BEGIN + second, mark) for number, (second, user, amount, mark) in enumerate(rows)]
+    return [Event(number, user, amount, seen_at, mark) for number, (seen_at, user, amount, mark) in enumerate(rows)]
 
 
 def write_files(events: list[Event], folder: Path, files: int) -> None:
