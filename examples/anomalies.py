@@ -182,8 +182,8 @@ class PredictAsYouGo(hf.DoFn):
         self,
         element: Any,
         at: hf.Timestamp = hf.DoFn.TimestampParam,
-        model: hf.CombiningState[float, Model] = hf.DoFn.StateParam(MODEL),
-        until: hf.CombiningState[hf.Timestamp, hf.Timestamp] = hf.DoFn.StateParam(UNTIL),
+        model: hf.CombiningState = hf.DoFn.StateParam(MODEL),
+        until: hf.CombiningState = hf.DoFn.StateParam(UNTIL),
         previous: hf.ValueState[float] = hf.DoFn.StateParam(PREVIOUS),
     ) -> Iterator[Prediction]:
         user, row = element
@@ -223,17 +223,19 @@ def with_side_input(
     )
     both = stream.watermarked().select("user", "seen_at", "event", "amount", F.lit(None).cast(MODEL).alias("model"))
     both = both.unionByName(models.select("user", F.col("newest").alias("seen_at"), "model"), allowMissingColumns=True)
-    return hf.keyed(both, key="user", value=["event", "amount", "model"], timestamp="seen_at").par_do(
+    predictions: DataFrame = hf.keyed(both, key="user", value=["event", "amount", "model"], timestamp="seen_at").par_do(
         PredictWithModel(), output=PREDICTION, key_groups=key_groups, requires_time_sorted_input=not events.isStreaming
     )
+    return predictions
 
 
 def as_you_go(events: DataFrame, *, watermark: str = "30 seconds", key_groups: int = 8) -> DataFrame:
     """Predictions by a model in a cell: for each event at once, but only those that are worth telling."""
     stream = hf.keyed(events, key="user", value=["event", "amount"], timestamp="seen_at", watermark=watermark)
-    return stream.par_do(
+    predictions: DataFrame = stream.par_do(
         PredictAsYouGo(), output=PREDICTION, key_groups=key_groups, requires_time_sorted_input=not events.isStreaming
     )
+    return predictions
 
 
 class Event(NamedTuple):
