@@ -76,3 +76,31 @@ def test_floats_that_are_equal_are_one_key(spark):
     df = rows_of(spark, "k double, v int", (0.0, 1), (-0.0, 1), (float("nan"), 1), (float("nan"), 1))
     counts = hf.keyed(df, key="k", value="v").par_do(Count(), output="k double, n int")
     assert sorted(row.n for row in counts.collect()) == [1, 1, 2, 2]
+
+
+NESTED = [
+    ("struct<x:int,y:string>", (1, "a"), (2, None)),
+    ("array<struct<x:int,m:map<string,double>>>", [(1, {"a": 0.5}), None], [(2, None)]),
+    ("map<string,struct<x:array<struct<y:int>>>>", {"a": ([(1,), None],), "b": None}, {}),
+]
+
+
+@pytest.mark.parametrize(("kind", "one", "other"), NESTED, ids=[kind for kind, *_ in NESTED])
+@pytest.mark.parametrize("named", [False, True])
+def test_structs_that_are_held_back(spark, kind, one, other, named):
+    """Where elements wait or are listed, they are stored, and come back with their names."""
+    rows = [("a", 2, other), ("a", 1, one), ("a", 3, None)]
+    df = rows_of(spark, f"k string, n int, v {kind}", *rows).selectExpr("k", "timestamp_seconds(n) at", "v")
+    stream = hf.keyed(df, key="k", value=["v"] if named else "v", timestamp="at")
+    fn = EchoNamed() if named else Echo()
+    sorted_by_time = stream.par_do(fn, output=f"k string, v {kind}, again boolean", requires_time_sorted_input=True)
+    in_order = [row.v for row in df.orderBy("at").collect()]
+    assert [row.v for row in sorted_by_time.collect()] == in_order
+    [listed] = stream.group_by_key().collect()
+    assert sorted((value.v if named else value for value in listed["values"]), key=str) == sorted(in_order, key=str)
+
+
+class EchoNamed(hf.DoFn):
+    def process(self, element):
+        key, row = element
+        yield key, row.v, False

@@ -17,7 +17,7 @@ from pyspark.sql import types as spark_types
 
 from holdfast.errors import InvalidStep
 
-__all__ = ["arrow_schema", "arrow_type", "row_class", "to_python"]
+__all__ = ["arrow_schema", "arrow_type", "row_class", "row_names", "to_python"]
 
 _SIMPLE: dict[type[spark_types.DataType], pa.DataType] = {
     spark_types.StringType: pa.string(),
@@ -100,6 +100,25 @@ def _converter(data_type: pa.DataType, plain: bool) -> Callable[[Any], Any] | No
             return lambda value: [None if v is None else convert(v) for v in value]
     if pa.types.is_timestamp(data_type) and data_type.tz not in (None, "UTC"):
         return lambda value: value.astimezone(timezone.utc)
+    return None
+
+
+def row_names(data_type: pa.DataType, *, plain: bool) -> Callable[[Any], Any] | None:
+    """What takes the names out of the structs of a value, so that it is plain, or else puts them back; None: it has none."""
+    if pa.types.is_struct(data_type):
+        fields = [data_type.field(index) for index in range(data_type.num_fields)]
+        make = tuple if plain else row_class(tuple(field.name for field in fields))._make
+        converts = [_nullable(row_names(field.type, plain=plain)) for field in fields]
+        return lambda value: make([convert(item) for convert, item in zip(converts, value, strict=True)])
+    if pa.types.is_map(data_type):
+        of_key, of_item = (row_names(part, plain=plain) for part in (data_type.key_type, data_type.item_type))
+        if of_key is not None or of_item is not None:
+            key, item = _nullable(of_key), _nullable(of_item)
+            return lambda value: {key(k): item(v) for k, v in value.items()}
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type):
+        convert = row_names(data_type.value_type, plain=plain)
+        if convert is not None:
+            return lambda value: [None if v is None else convert(v) for v in value]
     return None
 
 

@@ -7,9 +7,19 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, FloatType, StructField, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from holdfast.errors import InvalidStep
 from holdfast.model.coders import Coder
@@ -20,6 +30,7 @@ from holdfast.model.side_inputs import SideInput
 from holdfast.model.timestamps import Duration
 from holdfast.model.triggers import Trigger
 from holdfast.model.windows import FixedWindows, WindowFn
+from holdfast.spark.arrow_types import arrow_type
 from holdfast.spark.rows import ElementReader
 
 __all__ = ["KEY", "KEY_AND_WINDOW", "KeyedStream", "keyed", "quoted"]
@@ -220,7 +231,11 @@ class KeyedStream:
     def reader(self) -> ElementReader:
         """What reads the elements from the columns that `prepared` gives."""
         return ElementReader(
-            timed=self.timestamp is not None, keys=len(self.keys), value_names=self.values, named=self.named
+            timed=self.timestamp is not None,
+            keys=len(self.keys),
+            value_names=self.values,
+            value_types=tuple(_nested_type(field) for field in self.fields(self.values)),
+            named=self.named,
         )
 
     def flat_map_groups_with_state(
@@ -304,6 +319,11 @@ class KeyedStream:
     def fields(self, names: Sequence[str]) -> StructType:
         """The schema of some of the columns."""
         return StructType([self.df.schema[name] for name in names])
+
+
+def _nested_type(field: StructField) -> pa.DataType:
+    """The type of a value column, if it may have structs in it."""
+    return arrow_type(field.dataType) if isinstance(field.dataType, (ArrayType, MapType, StructType)) else pa.null()
 
 
 def quoted(name: str) -> str:

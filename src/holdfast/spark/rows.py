@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import cached_property
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 from holdfast.errors import InputError, OutputError
 from holdfast.model.coders import Coder, default_coder
 from holdfast.model.timestamps import Timestamp
-from holdfast.spark.arrow_types import row_class, to_python
+from holdfast.spark.arrow_types import row_class, row_names, to_python
 
 __all__ = ["ElementReader", "OutputWriter", "RowValueCoder", "null_time"]
 
@@ -26,23 +27,55 @@ def null_time() -> InputError:
 
 
 class RowValueCoder(Coder):
-    """Encodes the named rows that a step of several value columns sees; used where elements are held back."""
+    """Encodes the values that a step on Spark sees, where they are held back or listed: a named row of several columns, or
+    one bare value. Structs in them are named too, and stored without their names."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], types: tuple[pa.DataType, ...], *, named: bool) -> None:
         self._names = names
+        self._named = named
+        self._structs = {place: kind for place, kind in enumerate(types) if row_names(kind, plain=True) is not None}
 
     @property
     def identifier(self) -> str:
         return "row"
 
     def describe(self) -> dict[str, Any]:
-        return {"id": self.identifier, "version": self.version, "fields": list(self._names)}
+        described: dict[str, Any] = {"id": self.identifier, "version": self.version, "fields": list(self._names)}
+        if not self._named:
+            described["bare"] = True
+        if self._structs:
+            described["structs"] = {self._names[place]: str(kind) for place, kind in self._structs.items()}
+        return described
 
     def encode(self, value: Any) -> bytes:
-        return default_coder().encode(tuple(value))
+        items = self._converted(value if self._named else (value,), plain=True)
+        return default_coder().encode(tuple(items) if self._named else items[0])
 
     def decode(self, data: bytes) -> Any:
-        return row_class(self._names)._make(default_coder().decode(data))
+        value = default_coder().decode(data)
+        items = self._converted(value if self._named else (value,), plain=False)
+        return row_class(self._names)._make(items) if self._named else items[0]
+
+    def _converted(self, items: Sequence[Any], plain: bool) -> Sequence[Any]:
+        if not self._structs:
+            return items
+        changed = list(items)
+        for place, convert in self._plain if plain else self._back:
+            if changed[place] is not None:
+                changed[place] = convert(changed[place])
+        return changed
+
+    @cached_property
+    def _plain(self) -> list[tuple[int, Any]]:
+        return [(place, row_names(kind, plain=True)) for place, kind in self._structs.items()]
+
+    @cached_property
+    def _back(self) -> list[tuple[int, Any]]:
+        return [(place, row_names(kind, plain=False)) for place, kind in self._structs.items()]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the functions, which are made anew where they are needed."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_plain", "_back")}
 
 
 class ElementReader:
@@ -53,15 +86,20 @@ class ElementReader:
     the value is a named row.
     """
 
-    def __init__(self, *, timed: bool, keys: int, value_names: tuple[str, ...], named: bool) -> None:
+    def __init__(
+        self, *, timed: bool, keys: int, value_names: tuple[str, ...], value_types: tuple[pa.DataType, ...], named: bool
+    ) -> None:
         self._timed = timed
         self._keys = keys
         self._names = value_names
+        self._types = value_types
         self._named = named
 
     @property
     def value_coder(self) -> Coder:
-        return RowValueCoder(self._names) if self._named else default_coder()
+        if not self._named and row_names(self._types[0], plain=True) is None:
+            return default_coder()
+        return RowValueCoder(self._names, self._types, named=self._named)
 
     def flat(self, key: Any, value: Any) -> tuple[Any, ...]:
         """An element as the row it came from; a value that is None, as of a timer's call, is nulls."""
