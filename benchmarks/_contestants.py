@@ -109,7 +109,10 @@ def _count_group(key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
 def _holdfast(rows: DataFrame, output: str, options: dict[str, Any]) -> DataFrame:
     log = options.get("load_log")
     fn = TimedCounter(Path(log)) if log else RunningCounter()
-    return hf.keyed(rows, key="key", value="value").par_do(fn, output=output, key_groups=options["key_groups"])
+    backend = options.get("backend", "heap")
+    stream = hf.keyed(rows, key="key", value="value")
+    frame: DataFrame = stream.par_do(fn, output=output, key_groups=options["key_groups"], backend=backend)
+    return frame
 
 
 def _native(rows: DataFrame, output: str, options: dict[str, Any]) -> DataFrame:

@@ -24,13 +24,14 @@ class Usage:
     """Of the workers and of the daemons they are forked from, not of the driver."""
     worker_rss_bytes: int
     """Of all workers together. Pages that they share count for each."""
+    largest_worker_rss_bytes: int
 
 
 def usage() -> Usage:
     """What Spark's processes use now. A worker is a Python process whose parent is a Python process of the JVM's."""
     processes, children = _scan()
     jvm_cpu = python_cpu = 0.0
-    rss = 0
+    sizes = [0]
     below = list(children[os.getpid()])
     while below:
         pid = below.pop()
@@ -41,8 +42,8 @@ def usage() -> Usage:
         elif name.startswith("python"):
             python_cpu += seconds
             if parent in processes and processes[parent][0].startswith("python") and parent != os.getpid():
-                rss += _rss(pid)
-    return Usage(jvm_cpu, python_cpu, rss)
+                sizes.append(_rss(pid))
+    return Usage(jvm_cpu, python_cpu, sum(sizes), max(sizes))
 
 
 def _scan() -> tuple[dict[int, tuple[str, int, float]], dict[int, list[int]]]:
@@ -73,12 +74,15 @@ class MemoryWatch:
 
     def __init__(self) -> None:
         self.peak_bytes = 0
+        self.peak_worker_bytes = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def _watch(self) -> None:
         while not self._ended.wait(_WATCH_SECONDS):
-            self.peak_bytes = max(self.peak_bytes, usage().worker_rss_bytes)
+            seen = usage()
+            self.peak_bytes = max(self.peak_bytes, seen.worker_rss_bytes)
+            self.peak_worker_bytes = max(self.peak_worker_bytes, seen.largest_worker_rss_bytes)
 
     def __enter__(self) -> MemoryWatch:
         self._thread.start()

@@ -82,10 +82,11 @@ def _measure(run: QueryRun) -> dict[str, Any]:
     with MemoryWatch() as watch:
         sink = {"format": "parquet", "path": run.sink} if run.sink else {"format": "noop"}
         query = _writer(run, counts).start(**sink)
-        batches = _watch_batches(query, start, usage)
+        batches = _watch_batches(query, start, usage, Path(run.checkpoint))
     measured = {
         "batches": batches,
         "peak_worker_rss_bytes": watch.peak_bytes,
+        "peak_largest_worker_rss_bytes": watch.peak_worker_bytes,
         "checkpoint_bytes": _size(Path(run.checkpoint)),
         "metrics": _step_metrics(counts),
         "machine_load": [load_before, os.getloadavg()[0]],
@@ -121,7 +122,7 @@ def _writer(run: QueryRun, counts: Any) -> Any:
     return writer.option("checkpointLocation", run.checkpoint).trigger(availableNow=True)
 
 
-def _watch_batches(query: Any, start: float, usage: Any) -> list[dict[str, Any]]:
+def _watch_batches(query: Any, start: float, usage: Any, checkpoint: Path) -> list[dict[str, Any]]:
     """Notes each micro-batch as it ends, with what had been used by then."""
     batches: list[dict[str, Any]] = []
     ended = False
@@ -138,6 +139,7 @@ def _watch_batches(query: Any, start: float, usage: Any) -> list[dict[str, Any]]
                 "parts_ms": progress["durationMs"],
                 "since_start_s": time.perf_counter() - start,
                 **asdict(usage()),
+                "checkpoint_written_bytes": _written(checkpoint),
             }
             batches.append(batch)
             rate = batch["rows"] / batch["ms"] * 1000
@@ -165,6 +167,11 @@ def _probe(run: QueryRun, counts: Any) -> dict[str, int]:
 
     _writer(run, counts).foreachBatch(collect).start().awaitTermination()
     return highest
+
+
+def _written(checkpoint: Path) -> int:
+    """The bytes of the changes that are in the checkpoint by now, of all versions that are still there."""
+    return sum(file.stat().st_size for file in checkpoint.rglob("*.changelog") if file.is_file())
 
 
 def _size(directory: Path) -> int:

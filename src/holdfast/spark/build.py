@@ -151,6 +151,8 @@ def _event_time_needs(step: Step) -> str:
         return "requires_time_sorted_input needs"
     if step.grouping is None and any(timer.time_domain is TimeDomain.WATERMARK for timer in step.timers):
         return "A timer of the domain WATERMARK needs"
+    if any(cell.ttl is not None and cell.ttl.in_event_time for cell in step.cells):
+        return "A TTL in event time needs"
     return ""
 
 
