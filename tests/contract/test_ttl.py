@@ -55,18 +55,28 @@ def test_keys_that_are_never_seen_again_are_swept(run):
     assert results.metrics.cells_expired == 20
 
 
+def at(time, *pairs):
+    return [hf.TimestampedValue(pair, time) for pair in pairs]
+
+
 def test_event_time(run):
-    stream = TestStream().advance_watermark_to(100).add_elements([("a", "write")]).advance_processing_time(10 * HOUR)
-    stream.add_elements([("a", "read")]).advance_watermark_to(100 + HOUR).add_elements([("a", "read")])
+    stream = TestStream().advance_watermark_to(100).add_elements(at(100, ("a", "write")))
+    stream.advance_processing_time(10 * HOUR).add_elements(at(100, ("a", "read")))
+    stream.advance_watermark_to(100 + HOUR).add_elements(at(100 + HOUR, ("a", "read")))
     results = run(seen_fn(time="event"), stream)
     assert results.values == [("a", 1), ("a", 1), ("a", None)]
 
 
-def test_a_touch_before_there_is_a_watermark_counts_from_the_first(run):
-    stream = TestStream().add_elements([("a", "write")]).advance_watermark_to(1_000_000).add_elements([("b", "write")])
-    stream.advance_watermark_to(1_000_000 + HOUR - 1).add_elements([("a", "read")])
-    stream.advance_watermark_to(1_000_000 + HOUR).add_elements([("a", "read")])
-    assert run(seen_fn(time="event"), stream).values == [("a", 1), ("b", 1), ("a", 1), ("a", None)]
+def test_event_time_counts_from_the_element_that_touched_it(run):
+    stream = TestStream().add_elements(at(1000, ("a", "write"))).advance_watermark_to(HOUR)
+    stream.add_elements(at(HOUR, ("a", "read"))).advance_watermark_to(1000 + HOUR).add_elements(at(9999, ("a", "read")))
+    assert run(seen_fn(time="event"), stream).values == [("a", 1), ("a", 1), ("a", None)]
+
+
+def test_an_element_that_is_behind_does_not_shorten_it(run):
+    stream = TestStream().add_elements(at(1000, ("a", "write"))).add_elements(at(10, ("a", "write")))
+    stream.advance_watermark_to(999 + HOUR).add_elements(at(5000, ("a", "read")))
+    assert run(seen_fn(time="event"), stream).values == [("a", 1), ("a", 2), ("a", 2)]
 
 
 def test_a_new_value_after_the_old_expired_does_not_continue_it(run):

@@ -62,10 +62,13 @@ def compile_loop(
     marks_seen: bool,
     undo: Undo | None,
     extra: tuple[Any, ...] = (),
+    clock: Any = None,
 ) -> Loop:
-    """Makes the loop. `fixed` has the arguments that are the same for every call, by position."""
+    """Makes the loop. `fixed` has the arguments that are the same for every call, by position. `clock`, if there is one,
+    is told the time of each element."""
     kinds = {argument.kind for argument in signature.arguments}
-    needs_time = bool({ParamKind.TIMESTAMP, ParamKind.WINDOWED_VALUE} & kinds) or origins or undo is not None
+    needs_time = bool({ParamKind.TIMESTAMP, ParamKind.WINDOWED_VALUE} & kinds) or origins
+    needs_time = needs_time or undo is not None or clock is not None
     call = _call(signature, fixed, extra)
     targets = [
         "focus.key",
@@ -77,6 +80,7 @@ def compile_loop(
     if windowed:
         body += ["    if next_window is not window:", "        window = next_window", "        bind(window)"]
         body += ["        seen = window.seen"] if marks_seen else []
+    body += ["    clock.present = time"] if clock is not None else []
     body += ["    " + line for line in _guarded(_emit(process, call), marks_seen, undo is not None)]
     if origins:
         body.append("    marks.append((len(out), time, window.window))")
@@ -95,6 +99,7 @@ def compile_loop(
         "Timestamp": Timestamp,
         "WindowedValue": WindowedValue,
         "checked": checked,
+        "clock": clock,
         "focus": focus,
         "key_of": key_of,
         "process": process,

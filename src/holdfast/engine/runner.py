@@ -120,6 +120,7 @@ class StepRunner:
             marks_seen=layout.seen is not None,
             undo=self.undo,
             extra=tuple(extra),
+            clock=self.ttl_clock if any(cell.ttl and cell.ttl.in_event_time for cell in layout.cells) else None,
         )
         self._is_grouped = isinstance(step.fn, GroupedDoFn)
         if isinstance(step.fn, TriggeredGrouping):
@@ -313,6 +314,7 @@ class StepRunner:
         """Calls a callback for the key and window in focus; takes it back if it raises and dead letters are wanted."""
         assert self.window is not None
         self._method = method
+        self.ttl_clock.present = time
         window = self.window.window
         if self.undo is None:
             self.collector.collect(function(*arguments), time, window, method)

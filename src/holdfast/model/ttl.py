@@ -20,7 +20,8 @@ class Ttl:
 
     `refresh`: whether only a write counts as a touch ("write"), or a read as well ("read"). `expired`: whether a value
     whose time is up is "never" returned, or "until_cleaned". `time`: whether it is "processing" time, or "event" time:
-    then what counts is the watermark at the touch, and the watermark now.
+    then what counts is the time of the element or timer that touched it (or the watermark, if that is later), and the
+    watermark now.
 
     A cell lives and dies as a whole: of a bag or a map all entries.
     """

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from holdfast.errors import InvalidStep
-from holdfast.model.combine import BuiltinSum
+from holdfast.model.combine import BuiltinSum, CallableCombineFn, FieldCombineFn
 from holdfast.model.combiners import Count, Max, Mean, Min, Sum
 from holdfast.model.grouping import Column, CombinePerKey, GroupByKey, build_grouping
 from holdfast.model.step import LATE_TAG, MAIN_TAG, Step
@@ -57,7 +57,7 @@ def build_aggregation(
         "accumulation_mode": stream.accumulation_mode,
         "outputs": list(outputs),
     }
-    problems = [*option_problems(options), *_problems(stream, outputs)]
+    problems = [*option_problems(options), *_problems(stream, outputs), *_field_problems(stream, transform)]
     if isinstance(transform, GroupByKey):
         transform = GroupByKey(stream.reader().value_coder)
     step = build_grouping(transform, input_problems=problems, **arguments)
@@ -92,6 +92,18 @@ def _problems(stream: KeyedStream, outputs: Mapping[str, Any]) -> Iterator[str]:
             "The global window of a stream never ends, so without a trigger there would never be a result. Use "
             "window_into with other windows, or with a trigger such as Repeatedly(AfterCount(1000))."
         )
+
+
+def _field_problems(stream: KeyedStream, transform: CombinePerKey | GroupByKey) -> Iterator[str]:
+    """Combiners that name a field which the values do not have."""
+    for column in transform.columns()[0]:
+        fn = column.combine_fn
+        if not isinstance(fn, FieldCombineFn) or fn.field is None:
+            continue
+        if not stream.named and not isinstance(stream.df.schema[stream.values[0]].dataType, StructType):
+            yield f"{fn.default_label()} reads a field of each value, but the value is the bare column {stream.values[0]!r}."
+        elif stream.named and fn.field not in stream.values:
+            yield f"{fn.default_label()}: the values have no column {fn.field!r}; there are {', '.join(stream.values)}."
 
 
 def _is_lifted(stream: KeyedStream, step: Step) -> bool:
@@ -184,7 +196,7 @@ def _type_of(fn: Any, value: DataType | None) -> DataType | None:
         return LongType()
     if type(fn) is Mean and isinstance(value, (IntegralType, FloatType, DoubleType)):
         return DoubleType()
-    if type(fn) in (Min, Max):
+    if type(fn) in (Min, Max) or (isinstance(fn, CallableCombineFn) and fn.fn in (min, max)):
         return value
     if type(fn) in (Sum, BuiltinSum):
         if isinstance(value, IntegralType):

@@ -7,7 +7,8 @@ travel encoded. The columns of a lifted chunk:
     group, start[, end], elements, k0 …, then for the i-th result `i.count`, `i.sum`, `i.total` and `i.mean`, `i.extreme` or
     `i.coded`; none if the number of elements is the result
 
-Lifting never changes a result, except that sums of floats are rounded in another order.
+Lifting never changes a result, but for two things that depend on the order of arrival anyway: how sums of floats are
+rounded, and the smallest and largest of floats with NaN among them.
 """
 
 from __future__ import annotations

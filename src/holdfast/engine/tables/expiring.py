@@ -17,7 +17,7 @@ from holdfast.model.ttl import Ttl
 __all__ = ["NEVER_TOUCHED", "TtlClock", "expiring_cell", "stamp_name", "stamp_spec"]
 
 NEVER_TOUCHED = MIN_TIMESTAMP.micros
-"""The stamp of a touch before there was a watermark."""
+"""The stamp of a touch at no known time."""
 
 _READS = frozenset({"contains", "get", "items", "keys", "read", "read_range", "values"})
 
@@ -32,14 +32,20 @@ def stamp_name(cell: str) -> str:
 
 
 class TtlClock:
-    """The times of the present bundle, and how many cells it found expired."""
+    """The times of the present bundle and call, and how many cells it found expired."""
 
-    __slots__ = ("expired", "real", "watermark")
+    __slots__ = ("expired", "present", "real", "watermark")
 
     def __init__(self) -> None:
         self.real = 0
         self.watermark = NEVER_TOUCHED
+        self.present = NEVER_TOUCHED
+        """The event time of the present call: of its element, or its timer."""
         self.expired = 0
+
+    def touched(self, ttl: Ttl) -> int:
+        """When a touch in the present call was."""
+        return max(self.watermark, self.present) if ttl.in_event_time else self.real
 
     def now(self, ttl: Ttl) -> int:
         return self.watermark if ttl.in_event_time else self.real
@@ -87,9 +93,9 @@ class _Expiring:
         if self._focus.key not in self._table.values:
             self._stamps.clear()
             return
-        now = self._clock.now(self.ttl)
+        now = self._clock.touched(self.ttl)
         stamp = self._stamps.read()
-        if stamp != now:
+        if stamp is None or stamp < now:
             self._stamps.write(now)
         if stamp is None:
             self._enter(self._focus.key, now + self._micros)
