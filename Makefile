@@ -15,7 +15,7 @@ demo: $(READY) ## see it work: a fraud rule over a generated stream of payments
 	@$(BIN)/python examples/demo.py
 
 test: $(READY) check ## run every test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(READY) ## lint, format and types, without tests
 	@$(BIN)/ruff check .
