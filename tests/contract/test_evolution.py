@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import pytest
@@ -75,6 +76,37 @@ def test_a_cell_that_is_gone_is_kept(run):
     assert again.values == [(6, [1])]
 
 
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+class Celsius(hf.Coder):
+    def encode(self, value):
+        return str(value).encode()
+
+    def decode(self, data):
+        return float(data)
+
+    def is_immutable(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("coder", "value"), [(hf.RecordCoder(Point), Point(1)), (hf.PickleCoder(), [1]), (Celsius(), 20.0)], ids=repr
+)
+def test_a_cell_is_kept_although_its_coder_is_gone(run, coder, value):
+    """And what pickles is not unpickled for it. Often enough for a snapshot to be written."""
+    old = run(writing(hf.ValueStateSpec("b", coder)), elements(("k", value)))
+    stream = TestStream()
+    for n in range(250):
+        stream.add_elements([(f"k{n}", n)])
+    without = run(writing(hf.ValueStateSpec("a")), stream, start_from=old)
+    assert without.metrics.snapshot_bytes
+    again = run(writing(hf.ValueStateSpec("a"), hf.ValueStateSpec("b", coder)), elements(("k", None)), start_from=without)
+    assert again.values == [(None, value)]
+
+
 def test_a_cell_that_is_gone_is_dropped_on_request(run):
     old = run(writing(hf.ValueStateSpec("a"), hf.ValueStateSpec("b")), elements(("k", 1)))
     without = run(writing(hf.ValueStateSpec("a")), elements(("k", None)), start_from=old, drop_cells=["b"])
@@ -130,16 +162,6 @@ def test_an_upgrade_and_a_new_name_together(run):
 
 
 def test_an_upgrade_from_a_coder_of_ones_own(run):
-    class Celsius(hf.Coder):
-        def encode(self, value):
-            return str(value).encode()
-
-        def decode(self, data):
-            return float(data)
-
-        def is_immutable(self):
-            return True
-
     old = run(writing(hf.ValueStateSpec("cell", Celsius())), elements(("k", 20.0)))
     upgrade = hf.Upgrade(lambda celsius: celsius * 9 / 5 + 32, coder=Celsius())
     spec = hf.ValueStateSpec("cell", hf.FloatCoder(), upgrade=upgrade)

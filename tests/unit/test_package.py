@@ -50,6 +50,7 @@ INNER_NAMES = {
     "FieldCombineFn",
     "Grouping",
     "Moment",
+    "OpaqueCoder",
     "Wake",
     "build",
     "build_grouping",

@@ -18,7 +18,7 @@ from holdfast.engine.manifest import Evolution, Reconciled, manifest_bytes, read
 from holdfast.engine.state import KeyGroupState, Layout
 from holdfast.engine.tables.expiring import stamp_name
 from holdfast.engine.timers import timer_cells
-from holdfast.model.coders import BooleanCoder, Coder, VarIntCoder, coder_from_description
+from holdfast.model.coders import BooleanCoder, Coder, OpaqueCoder, VarIntCoder, coder_from_description
 from holdfast.model.state import (
     BagStateSpec,
     MapStateSpec,
@@ -52,7 +52,7 @@ def adapted(store: BlobStore, manifest: Mapping[str, Any], layout: Layout, evolu
         return layout
     old = read_manifest(stored)
     agreed = reconcile(old, manifest, evolution)
-    kept = [spec for cell in agreed.kept if (spec := _kept_spec(cell)) is not None]
+    kept = [_spec(cell, None) for cell in agreed.kept]
     wanted = layout.keeping(kept) if kept else layout
     if manifest_bytes(old) == manifest_bytes(agreed.manifest):
         return wanted
@@ -86,9 +86,7 @@ def stored_specs(manifest: Mapping[str, Any], layout: Layout | None, agreed: Rec
     coders = _given_coders(layout, agreed)
     specs: list[StateSpec] = []
     for cell in manifest["cells"]:
-        spec = _spec(cell, coders.get(cell["name"]))
-        if spec is not None:
-            specs.append(spec)
+        specs.append(_spec(cell, coders.get(cell["name"])))
         if "ttl" in cell:
             specs.append(ValueStateSpec(stamp_name(cell["name"]), VarIntCoder()))
     for timer in manifest["timers"]:
@@ -118,20 +116,17 @@ def _given_coders(layout: Layout | None, agreed: Reconciled | None) -> dict[str,
     return coders
 
 
-def _spec(cell: Mapping[str, Any], coder: Coder | None) -> StateSpec | None:
-    """The cell of a description; None if it needs a coder that only the user's code has."""
-    coder = coder or coder_from_description(cell["coder"], view_records=True)
-    if coder is None:
-        return None
+def _spec(cell: Mapping[str, Any], coder: Coder | None) -> StateSpec:
+    """The cell of a description. What needs code that is not there, or not trusted, stays bytes."""
+    coder = coder or _coder(cell["coder"])
     if cell["kind"] == "map":
-        key_coder = coder_from_description(cell["key_coder"], view_records=True)
-        return None if key_coder is None else MapStateSpec(cell["name"], key_coder, coder)
+        return MapStateSpec(cell["name"], _coder(cell["key_coder"]), coder)
     spec: StateSpec = _KINDS[cell["kind"]](cell["name"], coder)
     return spec
 
 
-def _kept_spec(cell: Mapping[str, Any]) -> StateSpec | None:
-    return _spec(cell, None)
+def _coder(description: Mapping[str, Any]) -> Coder:
+    return coder_from_description(description, view_records=True) or OpaqueCoder(description)
 
 
 def _converted(before: KeyGroupState, layout: Layout, agreed: Reconciled) -> KeyGroupState:

@@ -131,11 +131,6 @@ def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evoluti
     for name in stored.keys() - set(sources.values()):
         if name in evolution.drop:
             notes.append(f"the cell {name!r} is dropped, as asked.")
-        elif coder_from_description(stored[name]["coder"], view_records=True, trust_pickle=True) is None:
-            problems.append(
-                f"the cell {name!r} is gone, and cannot be kept without the code of its coder: declare it again, or "
-                f"drop it on purpose: drop_cells=[{name!r}]."
-            )
         else:
             kept.append(stored[name])
             notes.append(f"the cell {name!r} is not declared any more; its state is kept. Drop it: drop_cells=[{name!r}].")

@@ -13,6 +13,7 @@ from holdfast.model.coders.composite import (
     NullableCoder,
     TupleCoder,
 )
+from holdfast.model.coders.opaque import OpaqueCoder
 from holdfast.model.coders.pickled import CloudpickleCoder, PickleCoder
 from holdfast.model.coders.plain import FastPrimitivesCoder, PlainCoder, default_coder
 from holdfast.model.coders.primitive import (
@@ -43,6 +44,7 @@ __all__ = [
     "ListCoder",
     "MapCoder",
     "NullableCoder",
+    "OpaqueCoder",
     "PickleCoder",
     "PlainCoder",
     "RecordCoder",
