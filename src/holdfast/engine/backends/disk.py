@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -50,6 +51,8 @@ _PLAIN = default_coder()
 _CACHE_KIB = 8 * 1024
 _MEMORY_BYTES = 2 * _CACHE_KIB * 1024
 _LOCK_SECONDS = 1.0
+_INTEGER = struct.Struct(">q")
+_INT = 1 << 63
 _EVENT, _REAL, _TTL_REAL, _TTL_EVENT = range(4)
 
 _SCHEMA = """
@@ -429,11 +432,26 @@ def _is_global(layout: Layout) -> bool:
 
 
 def _to_bytes(slot: Slot) -> bytes:
-    return b"E" + slot if type(slot) is Encoded else b"P" + _PLAIN.encode(slot)
+    """A name for a slot: texts and small integers, which most are, without the detour over a coder."""
+    kind = type(slot)
+    if kind is str:
+        # Lone surrogates too: any text is a key.
+        return b"S" + str.encode(slot, "utf-8", "surrogatepass")  # type: ignore[arg-type]
+    if kind is int and -_INT <= slot < _INT:  # type: ignore[operator]
+        return b"I" + _INTEGER.pack(slot)
+    if kind is Encoded:
+        return b"E" + slot  # type: ignore[operator]
+    return b"P" + _PLAIN.encode(slot)
 
 
 def _from_bytes(name: bytes) -> Slot:
-    slot: Slot = Encoded(name[1:]) if name[:1] == b"E" else _PLAIN.decode(name[1:])
+    kind, content = name[:1], name[1:]
+    if kind == b"S":
+        return content.decode("utf-8", "surrogatepass")
+    if kind == b"I":
+        number: int = _INTEGER.unpack(content)[0]
+        return number
+    slot: Slot = Encoded(content) if kind == b"E" else _PLAIN.decode(content)
     return slot
 
 
