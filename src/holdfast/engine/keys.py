@@ -15,7 +15,16 @@ from holdfast.engine.tables.base import Slot
 from holdfast.errors import InputError
 from holdfast.model.coders import Encoded, default_coder
 
-__all__ = ["decode_slots", "encode_slots", "key_of", "slot_of", "slots_of", "sort_slots"]
+__all__ = [
+    "decode_slots",
+    "encode_slots",
+    "key_of",
+    "slot_from_bytes",
+    "slot_of",
+    "slot_to_bytes",
+    "slots_of",
+    "sort_slots",
+]
 
 _PLAIN = default_coder()
 _DIRECT = frozenset({str, int})
@@ -55,6 +64,17 @@ def encode_slots(slots: list[Slot]) -> bytes:
 def decode_slots(block: bytes) -> list[Slot]:
     """The slots of a block."""
     return _PLAIN.decode_block(block)
+
+
+def slot_to_bytes(slot: Slot) -> bytes:
+    """One slot as bytes: different ones of different slots, the same in any process."""
+    return b"E" + slot if type(slot) is Encoded else b"P" + _PLAIN.encode(slot)
+
+
+def slot_from_bytes(data: bytes) -> Slot:
+    """The slot that `slot_to_bytes` made this of."""
+    slot: Slot = Encoded(data[1:]) if data[:1] == b"E" else _PLAIN.decode(data[1:])
+    return slot
 
 
 def sort_slots(slots: Iterable[Slot]) -> list[Slot]:
