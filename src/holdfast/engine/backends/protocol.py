@@ -3,9 +3,9 @@
 Order of calls, for one key group:
 
     open(store)                              at the start of a bundle: what is in memory agrees with the committed state
-    parts(slots, clocks, runner)             the bundle in one part or in several, each with the state of some keys; every
-                                             key of these slots, and every key for which something is due by the clocks, is
-                                             in exactly one. Asking for the next part means that the last one has run
+    parts(slots, clocks, runner)             the bundle in one part or in several, each with the state of some keys, all
+                                             keys of these slots and all for which something is due by the clocks. Asking
+                                             for the next part means that the last one has run
     commit(store)                            at its end: all changes go into the store together, or
     abandon()                                something failed: nothing of this bundle may be seen again
     next_due(runner)                         after a commit: when there is something to do next
@@ -23,8 +23,8 @@ Rules
 5. Two attempts at one bundle may be at work at the same time, each with a view of the store of its own. Only one of them
    counts, either one, and it must be whole.
 6. A key group sees nothing of any other place, and of no other query.
-7. All keys of the bundle, and all for which something is due, are in exactly one part each; the state of a part has
-   everything that its keys have, in all windows.
+7. Each element of the bundle is in exactly one part, and every key for which something is due is in a part; the state of a
+   part has everything that its keys have, in all windows. A key that comes again finds what the part before left.
 8. `next_due` is not later than the earliest time at which something is due.
 """
 
