@@ -23,6 +23,7 @@ from holdfast.backends import (
     slot_of,
     slot_to_bytes,
 )
+from holdfast.engine.backends import disk
 from holdfast.errors import CorruptState, InvalidStep, StateConflict
 from holdfast.testing import BrokenBackend, TestStream, backend_checks, check_backend, run
 from holdfast.testing.memory_runtime import DiskFiles, HeapBackends
@@ -169,7 +170,8 @@ def test_the_heap_backend_is_well(check):
     check(HeapBackends())
 
 
-def test_the_disk_backend_is_well():
+def test_the_disk_backend_is_well(monkeypatch):
+    monkeypatch.setattr(disk, "_LOCK_SECONDS", 0.0)
     files = DiskFiles()
     try:
         assert failures(files) == {}
