@@ -203,7 +203,7 @@ def test_timers_of_a_window_that_another_backend_dropped_are_not_due(rig):
     windowed = {"windowing": FixedWindows(10)}
     store = MemoryStore()
     heap, on_disk = Rig(Alarm(), HeapBackend, store, **windowed), rig(Alarm(), store, **windowed)
-    on_disk.bundle([("a", 70, 1), ("b", 71, 2), ("c", 72, 3), ("d", 73, 4), ("a", 90, 25)])
+    on_disk.bundle([("a", 15, 1), ("b", 16, 2), ("c", 17, 3), ("d", 18, 4), ("a", 90, 25)])
     assert sorted(heap.bundle(watermark=12)) == ["a", "b", "c", "d"]  # as the window ends
     on_disk.open()
     assert on_disk.due == Due(30 * SECOND, None)
@@ -215,7 +215,7 @@ def test_a_fresh_file_over_a_log_with_dropped_windows(rig):
     windowed = {"windowing": FixedWindows(10)}
     store = MemoryStore()
     heap = Rig(Alarm(), HeapBackend, store, **windowed)
-    heap.bundle([("a", 70, 1), ("b", 95, 25)])
+    heap.bundle([("a", 15, 1), ("b", 95, 25)])
     heap.bundle(watermark=12)
     on_disk = rig(Alarm(), store, **windowed)
     assert on_disk.bundle(watermark=29) == []
