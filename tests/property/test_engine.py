@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.engine.backends.heap import HEAD, HeapBackend, HeapOptions
+from holdfast.engine.backends.heap import HEAD, HeapOptions
 from holdfast.engine.keys import key_of
 from holdfast.engine.log.head import Head
 from holdfast.engine.outputs import Output
@@ -34,7 +34,7 @@ from holdfast.model.timestamps import Timestamp
 from holdfast.model.windowed_values import TimestampedValue
 from holdfast.model.windows import FixedWindows, GlobalWindow, GlobalWindows, SlidingWindows, WindowFn
 from holdfast.testing import Results, TestStream, run
-from holdfast.testing.memory_runtime import MemoryRuntime
+from holdfast.testing.memory_runtime import HeapBackends, MemoryRuntime
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -302,7 +302,7 @@ def test_crashes_leave_no_trace_in_the_log(case, crashes):
             requires_time_sorted_input=case.time_sorted,
         )
         options = HeapOptions(deltas_max=2, segment_bytes_max=200)
-        runtime = MemoryRuntime(lambda step=step: step, 2, lambda layout, o=options: HeapBackend(layout, o))
+        runtime = MemoryRuntime(lambda step=step: step, 2, HeapBackends(options))
         for event in stream_of(case.events, crashing).events:
             runtime.play(event)
         tokens.append([Head.decode(store.get(HEAD)).token for store in runtime.stores])
@@ -362,7 +362,7 @@ def test_a_window_that_holds_nothing_does_not_expire(values, deltas_max):
     for crashes in ([], range(len(events) + 1)):
         step = build_step(Sparse(), windowing=FixedWindows(10))
         options = HeapOptions(deltas_max=deltas_max)
-        runtime = MemoryRuntime(lambda step=step: step, 1, lambda layout, o=options: HeapBackend(layout, o))
+        runtime = MemoryRuntime(lambda step=step: step, 1, HeapBackends(options))
         for event in stream_of(events, set(crashes)).events:
             runtime.play(event)
         assert runtime.metrics.windows_expired == 0

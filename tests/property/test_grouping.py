@@ -276,7 +276,10 @@ class Shape(NamedTuple):
 
     @property
     def reader(self) -> ElementReader:
-        return ElementReader(timed=True, keys=len(self.keys), value_names=self.value_names, named=self.named)
+        types = (pa.int64(),) * len(self.value_names)
+        return ElementReader(
+            timed=True, keys=len(self.keys), value_names=self.value_names, value_types=types, named=self.named
+        )
 
     def chunk(self, rows: list[Any]) -> pa.RecordBatch:
         """Rows are (key columns, value columns, seconds)."""

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast.engine.backends.heap import HeapBackend, HeapOptions
+from holdfast.engine.backends.heap import HeapOptions
 from holdfast.engine.keys import key_of, slot_of, sort_slots
 from holdfast.engine.timers import Entry, TimerIndex
 from holdfast.model.dofn import DoFn
@@ -21,7 +21,7 @@ from holdfast.model.step import build_step
 from holdfast.model.timers import TimeDomain, TimerSpec, on_timer
 from holdfast.model.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
 from holdfast.model.windows import FixedWindows, GlobalWindow, GlobalWindows, SlidingWindows, WindowFn
-from holdfast.testing.memory_runtime import MemoryRuntime
+from holdfast.testing.memory_runtime import HeapBackends, MemoryRuntime
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash
 
 SETTINGS = settings(max_examples=120, stateful_step_count=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -242,7 +242,7 @@ class TimerMachine(RuleBasedStateMachine):
         self.lateness = lateness
         step = build_step(Clockwork(), windowing=window_fn, allowed_lateness=lateness)  # it keeps nothing itself
         options = HeapOptions(deltas_max=deltas_max)
-        self.runtime = MemoryRuntime(lambda: step, key_groups, lambda layout: HeapBackend(layout, options))
+        self.runtime = MemoryRuntime(lambda: step, key_groups, HeapBackends(options))
         self.keys = {repr(key): KeyModel(key, lateness) for key in KEYS}
         self.watermark = float("-inf")
         self.now = 0

@@ -14,10 +14,11 @@ from holdfast.engine.backends.protocol import BlobStore
 from holdfast.engine.log.blob import NOTE, Section
 from holdfast.engine.log.chain import SnapshotOptions, append, read_head, whole
 from holdfast.engine.log.sections import apply_sections, segments
-from holdfast.engine.manifest import Evolution, Reconciled, manifest_bytes, read_manifest, reconcile
+from holdfast.engine.manifest import LOG_BACKENDS, Evolution, Reconciled, manifest_bytes, read_manifest, reconcile
 from holdfast.engine.state import KeyGroupState, Layout
 from holdfast.engine.tables.expiring import stamp_name
 from holdfast.engine.timers import timer_cells
+from holdfast.errors import StateConflict
 from holdfast.model.coders import BooleanCoder, Coder, OpaqueCoder, VarIntCoder, coder_from_description
 from holdfast.model.state import (
     BagStateSpec,
@@ -57,9 +58,19 @@ def adapted(store: BlobStore, manifest: Mapping[str, Any], layout: Layout, evolu
     if manifest_bytes(old) == manifest_bytes(agreed.manifest):
         return wanted
     if _stores_otherwise(old, agreed):
+        if manifest["backend"] not in LOG_BACKENDS:
+            raise _not_in_the_log(manifest)
         _rewrite(store, old, wanted, agreed)
     store.put(MANIFEST, manifest_bytes(agreed.manifest))
     return wanted
+
+
+def _not_in_the_log(manifest: Mapping[str, Any]) -> StateConflict:
+    return StateConflict(
+        f"The step {manifest['name']!r} renames, upgrades or drops cells, and its state is in the backend "
+        f"{manifest['backend']!r}, which keeps it in a way of its own.",
+        todo="leave the cells as they were, add new ones beside them, or start with a new checkpoint",
+    )
 
 
 def _stores_otherwise(old: Mapping[str, Any], agreed: Reconciled) -> bool:

@@ -7,6 +7,7 @@ of such), else its encoded bytes.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from itertools import chain
 from typing import Any
@@ -15,10 +16,21 @@ from holdfast.engine.tables.base import Slot
 from holdfast.errors import InputError
 from holdfast.model.coders import Encoded, default_coder
 
-__all__ = ["decode_slots", "encode_slots", "key_of", "slot_of", "slots_of", "sort_slots"]
+__all__ = [
+    "decode_slots",
+    "encode_slots",
+    "key_of",
+    "slot_from_bytes",
+    "slot_of",
+    "slot_to_bytes",
+    "slots_of",
+    "sort_slots",
+]
 
 _PLAIN = default_coder()
 _DIRECT = frozenset({str, int})
+_INTEGER = struct.Struct(">q")
+_INT64 = 1 << 63
 
 
 def slot_of(key: Any) -> Slot:
@@ -55,6 +67,31 @@ def encode_slots(slots: list[Slot]) -> bytes:
 def decode_slots(block: bytes) -> list[Slot]:
     """The slots of a block."""
     return _PLAIN.decode_block(block)
+
+
+def slot_to_bytes(slot: Slot) -> bytes:
+    """One slot as bytes: different ones of different slots, the same in any process."""
+    kind = type(slot)
+    # Texts and small integers, which most are, without the detour over a coder.
+    if kind is str:
+        return b"S" + str.encode(slot, "utf-8", "surrogatepass")  # type: ignore[arg-type]
+    if kind is int and -_INT64 <= slot < _INT64:  # type: ignore[operator]
+        return b"I" + _INTEGER.pack(slot)
+    if kind is Encoded:
+        return b"E" + slot  # type: ignore[operator]
+    return b"P" + _PLAIN.encode(slot)
+
+
+def slot_from_bytes(data: bytes) -> Slot:
+    """The slot that `slot_to_bytes` made this of."""
+    kind, content = data[:1], data[1:]
+    if kind == b"S":
+        return content.decode("utf-8", "surrogatepass")
+    if kind == b"I":
+        number: int = _INTEGER.unpack(content)[0]
+        return number
+    slot: Slot = Encoded(content) if kind == b"E" else _PLAIN.decode(content)
+    return slot
 
 
 def sort_slots(slots: Iterable[Slot]) -> list[Slot]:

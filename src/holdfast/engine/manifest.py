@@ -18,6 +18,7 @@ from holdfast.model.coders import coder_from_description
 from holdfast.model.state import StateSpec
 
 __all__ = [
+    "LOG_BACKENDS",
     "MANIFEST_VERSION",
     "Evolution",
     "Reconciled",
@@ -29,7 +30,8 @@ __all__ = [
 
 MANIFEST_VERSION = 1
 
-_LOG_BACKENDS = frozenset({"heap", "disk"})
+LOG_BACKENDS = frozenset({"heap", "disk"})
+"""Those that keep the same log, so that one can go on where the other was."""
 _WAY_OUT = "export the state, transform it and import it into a new checkpoint, or undo the change"
 
 
@@ -149,7 +151,7 @@ def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evoluti
 def _step_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     if old["key"] != new["key"]:
         yield f"the key was {_columns(old['key'])} and is {_columns(new['key'])} now."
-    if old["backend"] != new["backend"] and not {old["backend"], new["backend"]} <= _LOG_BACKENDS:
+    if old["backend"] != new["backend"] and not {old["backend"], new["backend"]} <= LOG_BACKENDS:
         yield f"backend was {old['backend']!r} and is {new['backend']!r} now."
     for name in ("key_groups", "parallel_over", "time_sorted"):
         if old[name] != new[name]:

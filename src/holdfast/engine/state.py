@@ -14,19 +14,22 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import ormsgpack
+
 from holdfast.engine.expiry import ExpiryIndex
 from holdfast.engine.tables import Slot, Table, make_table
 from holdfast.engine.tables.expiring import NEVER_TOUCHED, stamp_spec
 from holdfast.engine.tables.ordered import OrderedListTable
 from holdfast.engine.tables.value import ValueTable
 from holdfast.engine.timers import DOMAINS, HELD, Entry, TimerIndex, timer_cells
+from holdfast.errors import StateConflict
 from holdfast.model.coders import BooleanCoder, Coder, VarIntCoder, default_coder
 from holdfast.model.state import OrderedListStateSpec, StateSpec, ValueStateSpec
 from holdfast.model.step import Step
 from holdfast.model.timers import TimeDomain
 from holdfast.model.windows import GlobalWindow
 
-__all__ = ["KeyGroupState", "Layout", "WindowState"]
+__all__ = ["KeyGroupState", "Layout", "WindowState", "undeclared"]
 
 
 class Layout:
@@ -121,6 +124,20 @@ class WindowState:
         for slot in slots:
             for table in self.tables:
                 table.values.pop(slot, None)
+
+    def pack(self, slot: Slot) -> bytes:
+        """All that a key has in this window, its timers included; empty if that is nothing. Cells go by their names."""
+        packed = {table.spec.name: table.pack(table.values[slot]) for table in self.tables if slot in table.values}
+        return ormsgpack.packb(packed) if packed else b""
+
+    def unpack(self, slot: Slot, data: bytes) -> None:
+        """Gives a key what `pack` made this of, as something that has been stored already."""
+        for name, packed in ormsgpack.unpackb(data).items() if data else ():
+            place = self.layout.places.get(name)
+            if place is not None:
+                self.tables[place].values[slot] = self.tables[place].unpack(packed)
+            elif not name.startswith("~"):
+                raise undeclared(name, self.layout)
 
     def slots(self) -> set[Slot]:
         """The keys that have anything in this window."""
@@ -227,6 +244,14 @@ class KeyGroupState:
             heapq.heappop(self._expiries)
         return self._expiries[0][0] if self._expiries else None
 
+    def touched(self) -> list[tuple[bytes, Slot]]:
+        """The (window, key) pairs of which anything changed since the last commit, windows by their bytes.
+
+        Those of windows that were dropped are not among them: `dropped` has these windows.
+        """
+        found = ((data, slot) for data, window in self.windows.items() for table in window.tables for slot in table.changes)
+        return list(dict.fromkeys(found))
+
     def is_changed(self) -> bool:
         return bool(self.dropped) or any(t.changes for w in self.windows.values() for t in w.tables)
 
@@ -244,3 +269,11 @@ class KeyGroupState:
         for window in list(self.windows.values()):
             if window.is_empty() and not isinstance(window.window, GlobalWindow):
                 del self.windows[window.data]
+
+
+def undeclared(cell: str, layout: Layout) -> StateConflict:
+    """What to say of a stored cell that the step does not have."""
+    return StateConflict(
+        f"The stored state has a cell {cell!r}, which the step {layout.step.name!r} does not declare.",
+        todo="declare the cell again under the same name and kind, or start with a new checkpoint",
+    )

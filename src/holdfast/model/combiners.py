@@ -167,6 +167,8 @@ class Top(CombineFn):
     def default_label(self) -> str:
         return f"{type(self).__name__}({self.n})"
 
+    __repr__ = default_label
+
 
 class Largest(Top):
     """The `n` largest elements as a list, largest first."""

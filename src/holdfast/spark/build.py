@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
+from holdfast.engine.backends.choice import Backend, backend_name, backend_problems
 from holdfast.engine.manifest import Evolution, make_manifest
 from holdfast.engine.metrics import StepMetrics
 from holdfast.errors import InvalidStep
@@ -48,7 +49,6 @@ __all__ = [
     "outputs_of",
 ]
 
-_BACKENDS = ("heap", "disk")
 _KEY_GROUPS_MAX = 32_768
 
 
@@ -58,7 +58,7 @@ class StepOptions:
 
     name: str | None
     key_groups: int
-    backend: str
+    backend: Backend
     memory_budget_bytes: int
     parallel_over: str
     drop_cells: Sequence[str] = ()
@@ -107,8 +107,7 @@ def option_problems(options: StepOptions) -> Iterator[str]:
     key_groups, budget = options.key_groups, options.memory_budget_bytes
     if not isinstance(key_groups, int) or not 1 <= key_groups <= _KEY_GROUPS_MAX:
         yield f"key_groups is {key_groups!r}; it must be a whole number from 1 to {_KEY_GROUPS_MAX}."
-    if options.backend not in _BACKENDS:
-        yield f"backend is {options.backend!r}; it can be {', '.join(map(repr, _BACKENDS))}."
+    yield from backend_problems(options.backend)
     if not isinstance(budget, int) or budget < 0:
         yield f"memory_budget_bytes is {budget!r}; it must be a number of bytes."
     if isinstance(options.drop_cells, str):
@@ -199,7 +198,7 @@ def make_plan(
             step.describe(),
             key=key,
             key_groups=options.key_groups,
-            backend=options.backend,
+            backend=backend_name(options.backend),
             parallel_over=options.parallel_over,
         ),
         key_groups=options.key_groups,
@@ -207,7 +206,8 @@ def make_plan(
         uses_processing_time=TimeDomain.REAL_TIME in domains,
         chained=stream.watermark is None and bool(steps_above(stream.df)),
         memory_budget_bytes=options.memory_budget_bytes,
-        backend=options.backend,
+        backend=backend_name(options.backend),
+        factory=StepPlan.pickle_backend(step.name, options.backend),
         evolution=Evolution.of(step.cells, options.drop_cells),
         parallel_over=options.parallel_over,
         side_inputs=send_all(stream.df.sparkSession, step),

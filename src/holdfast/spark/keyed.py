@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from holdfast.engine.backends.choice import Backend
 from holdfast.errors import InvalidStep
 from holdfast.model.coders import Coder
 from holdfast.model.combine import CombineFn
@@ -137,7 +138,7 @@ class KeyedStream:
         outputs: Mapping[str, Any] | None = None,
         name: str | None = None,
         key_groups: int = 32,
-        backend: str = "heap",
+        backend: Backend = "heap",
         side_inputs: Mapping[str, SideInput] | Sequence[SideInput] = (),
         requires_time_sorted_input: bool = False,
         on_error: str = "fail",
@@ -151,8 +152,9 @@ class KeyedStream:
         `dead_letter` may have None, for a schema made of the element's own columns. `key_groups` is fixed for the
         life of a checkpoint: it bounds how many tasks can share the work. `parallel_over="key+window"` lets the fixed
         windows of one key be worked on side by side. `drop_cells` are cells that older code had, whose state is to go.
-        `memory_budget_bytes` bounds what a worker keeps of state between
-        micro-batches; the rest is read again when it is needed.
+        `backend` keeps the state: "heap" in memory, "disk" in files of the worker's machine, or a factory of your own
+        (docs/backends.md). `memory_budget_bytes` bounds what a worker keeps of state between micro-batches; the rest is
+        read again when it is needed.
         """
         from holdfast.spark.build import StepOptions, build_par_do
 
@@ -176,7 +178,7 @@ class KeyedStream:
         panes: bool = False,
         name: str | None = None,
         key_groups: int = 32,
-        backend: str = "heap",
+        backend: Backend = "heap",
         parallel_over: str = KEY,
         lift: bool = True,
         memory_budget_bytes: int = 2 * 1024**3,
@@ -202,7 +204,7 @@ class KeyedStream:
         panes: bool = False,
         name: str | None = None,
         key_groups: int = 32,
-        backend: str = "heap",
+        backend: Backend = "heap",
         parallel_over: str = KEY,
         memory_budget_bytes: int = 2 * 1024**3,
     ) -> Any:

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from holdfast.engine.backends.choice import Backend
+from holdfast.engine.backends.protocol import BackendFactory
 from holdfast.engine.failures import DeadLetter
 from holdfast.engine.intake import Elements
 from holdfast.engine.manifest import Evolution
@@ -52,6 +54,8 @@ class StepPlan:
     """Whether the elements come from another step of the same query, rather than from a source with a watermark."""
     memory_budget_bytes: int
     backend: str = "heap"
+    factory: bytes | None = None
+    """Of a backend of the user's own: what makes it, by cloudpickle."""
     evolution: Evolution = field(default_factory=Evolution)
     parallel_over: str = "key"
     side_inputs: dict[str, Any] = field(default_factory=dict)
@@ -67,6 +71,7 @@ class StepPlan:
         """Tells plans apart in a worker: whatever differs, what the worker made of another plan cannot be used."""
         parts = (
             self.pickled,
+            self.factory,
             self.reader,
             self.schemas,
             self.manifest,
@@ -86,10 +91,24 @@ class StepPlan:
             pickled: bytes = cloudpickle.dumps((fn, options))  # type: ignore[no-untyped-call]
         return pickled
 
+    @staticmethod
+    def pickle_backend(step: str, backend: Backend) -> bytes | None:
+        """The bytes of the factory of a backend of the user's own."""
+        if isinstance(backend, str):
+            return None
+        try:
+            with by_value([backend if isinstance(backend, type) else type(backend)]):
+                pickled: bytes = cloudpickle.dumps(backend)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            problem = f"The backend {backend!r} cannot be sent to a worker: {error}. Open what cannot be sent in make()."
+            raise InvalidStep(step, [problem]) from error
+        return pickled
+
     def load(self) -> Loaded:
         """Builds the step in a worker."""
         try:
             fn, options = cloudpickle.loads(self.pickled)
+            factory = None if self.factory is None else cloudpickle.loads(self.factory)
         except ImportError as error:
             raise InvalidStep(
                 self.name,
@@ -98,7 +117,7 @@ class StepPlan:
                     "with spark.sparkContext.addPyFile(...), or start Spark with hf.session()."
                 ],
             ) from None
-        return Loaded(self, build(fn, **options))
+        return Loaded(self, build(fn, **options), factory)
 
 
 @contextlib.contextmanager
@@ -138,8 +157,9 @@ class Script(Protocol):
 class Loaded:
     """A step in a worker: the user's function, set up, and what reads and writes its rows."""
 
-    def __init__(self, plan: StepPlan, step: Step) -> None:
+    def __init__(self, plan: StepPlan, step: Step, factory: BackendFactory | None = None) -> None:
         self.plan = plan
+        self.factory = factory
         self.step = step
         self._element_reader = plan.reader.elements if isinstance(plan.reader, LiftedReader) else plan.reader
         self.layout = Layout(step, self._element_reader.value_coder)

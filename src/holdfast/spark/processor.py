@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from holdfast.engine.backends.protocol import Due
+from holdfast.engine.backends.protocol import Due, Place
 from holdfast.engine.bundle import run_bundle
 from holdfast.engine.evolution import adapted
 from holdfast.engine.runner import Clocks, collection_paused
@@ -83,13 +83,14 @@ class KeyGroupProcessor(StatefulProcessor):
 
     def _run(self, label: int, packed: list[Packed], times: Any) -> list[tuple[str, bytes]]:
         query, batch = _whereabouts()
+        place = Place(query, self._plan.name, label)
         if self._plan.script is not None:
             query += self._plan.script.scope()
         loaded = WORKER.step(self._plan, query)
         try:
             backend = WORKER.group(query, loaded, label)
             if backend is None:
-                backend = WORKER.add_group(query, loaded, label, self._adapted(loaded))
+                backend = WORKER.add_group(query, loaded, place, self._adapted(loaded))
                 backend.open(self._blobs)
             else:
                 backend.open(self._blobs)

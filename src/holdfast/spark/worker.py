@@ -19,7 +19,7 @@ from pyspark import SparkFiles
 
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HeapBackend
-from holdfast.engine.backends.protocol import StateBackend
+from holdfast.engine.backends.protocol import Place, StateBackend
 from holdfast.engine.log.chain import SnapshotOptions
 from holdfast.engine.state import Layout
 from holdfast.spark.plan import Loaded, StepPlan
@@ -61,12 +61,15 @@ class Worker:
             self._groups.move_to_end(name)
         return backend
 
-    def add_group(self, query: str, loaded: Loaded, label: int, layout: Layout) -> StateBackend:
+    def add_group(self, query: str, loaded: Loaded, place: Place, layout: Layout) -> StateBackend:
         """A new backend for a key group, with the layout that its stored state has."""
+        label = place.key_group
         # Groups with equal load would all write their snapshots in the same micro-batch; the label spreads them.
         options = SnapshotOptions(spread=(label * 2654435761 % 2**32) / 2**32)
         backend: StateBackend
-        if loaded.plan.backend == "disk":
+        if loaded.factory is not None:
+            backend = loaded.factory.make(layout, place)
+        elif loaded.plan.backend == "disk":
             backend = DiskBackend(layout, _file_of(query, loaded.plan.digest, label), options)
         else:
             backend = HeapBackend(layout, options)

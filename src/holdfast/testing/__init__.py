@@ -1,7 +1,19 @@
-"""For tests of users' functions: a scripted stream, and a way to run a function over it in milliseconds."""
+"""For tests of users' functions: a scripted stream, and a way to run a function over it in milliseconds.
 
+And for tests of users' backends: `check_backend`.
+"""
+
+from holdfast.testing.backend_checks import BackendCheck, BrokenBackend, backend_checks, check_backend
 from holdfast.testing.results import Results
 from holdfast.testing.run import run
 from holdfast.testing.stream import TestStream
 
-__all__ = ["Results", "TestStream", "run"]
+__all__ = [
+    "BackendCheck",
+    "BrokenBackend",
+    "Results",
+    "TestStream",
+    "backend_checks",
+    "check_backend",
+    "run",
+]

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import shutil
 import tempfile
+import uuid
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from holdfast.engine.backends.choice import Backend, backend_name
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HeapBackend
-from holdfast.engine.backends.protocol import StateBackend
+from holdfast.engine.backends.protocol import BackendFactory, Place, StateBackend
 from holdfast.engine.bundle import run_bundle
 from holdfast.engine.evolution import adapted
 from holdfast.engine.keys import encode_slots, slot_of
+from holdfast.engine.log.chain import SnapshotOptions
 from holdfast.engine.manifest import Evolution, make_manifest
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.outputs import Output
@@ -24,41 +28,51 @@ from holdfast.engine.runner import Clocks
 from holdfast.engine.runners import make_runner
 from holdfast.engine.state import KeyGroupState, Layout
 from holdfast.engine.tables import Slot
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidStep
 from holdfast.model.step import Step
 from holdfast.model.timestamps import MIN_TIMESTAMP
 from holdfast.testing.memory_store import MemoryStore
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash, Event
 
-__all__ = ["DiskFiles", "MemoryRuntime"]
+__all__ = ["DiskFiles", "HeapBackends", "MemoryRuntime", "copied_backend"]
 
 Pairs = tuple[list[Any], list[int]]
 """Elements, and their times in microseconds."""
 
 
+class HeapBackends:
+    """Makes heap backends."""
+
+    name = "heap"
+
+    def __init__(self, options: SnapshotOptions | None = None) -> None:
+        self._options = options
+
+    def make(self, layout: Layout, place: Place) -> HeapBackend:
+        return HeapBackend(layout, self._options)
+
+
 class DiskFiles:
     """Makes disk backends over files that outlive a crash, as those on a machine's disk do."""
 
+    name = "disk"
+
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="holdfast-disk-"))
-        self._made = 0
 
     def close(self) -> None:
-        shutil.rmtree(self._folder)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
-    def begin(self) -> None:
-        """A worker starts: it asks for its key groups in their order."""
-        self._made = 0
-
-    def __call__(self, layout: Layout) -> DiskBackend:
-        self._made += 1
+    def make(self, layout: Layout, place: Place) -> DiskBackend:
         # Small parts, so that a test of a few keys has several.
-        return DiskBackend(layout, self._folder / f"{self._made}.sqlite", part_keys=2)
+        return DiskBackend(layout, self._folder / f"{place.name}.sqlite", part_keys=2)
 
 
-def fitting(store: MemoryStore, step: Step, layout: Layout, key_groups: int, drop_cells: Sequence[str]) -> Layout:
+def fitting(
+    store: MemoryStore, step: Step, layout: Layout, key_groups: int, drop_cells: Sequence[str], backend: str
+) -> Layout:
     """Makes what is stored fit the step, as the first bundle of a key group does."""
-    manifest = make_manifest(step.describe(), key=[], key_groups=key_groups, backend="heap")
+    manifest = make_manifest(step.describe(), key=[], key_groups=key_groups, backend=backend)
     wanted = adapted(store, manifest, layout, Evolution.of(step.cells, drop_cells))
     store.commit()
     return wanted
@@ -68,13 +82,16 @@ class _Worker:
     """What a crash loses: the function's instance and the state in memory."""
 
     def __init__(
-        self, step: Step, backend: Callable[[Layout], StateBackend], stores: list[MemoryStore], drop_cells: Sequence[str]
+        self, step: Step, factory: BackendFactory, query: str, stores: list[MemoryStore], drop_cells: Sequence[str]
     ) -> None:
         self.layout = Layout(step)
         views = {name: side_input.view(side_input.source) for name, side_input in step.side_inputs.items()}
         extra = [side_input.view(side_input.source) for side_input in step.extra_side_inputs]
         self.runner = make_runner(step, self.layout, views, extra, origins=True)
-        self.backends = [backend(fitting(store, step, self.layout, len(stores), drop_cells)) for store in stores]
+        self.backends: list[StateBackend] = []
+        for group, store in enumerate(stores):
+            layout = fitting(store, step, self.layout, len(stores), drop_cells, factory.name)
+            self.backends.append(factory.make(layout, Place(query, step.name, group)))
         self.runner.setup()
 
     def release(self) -> None:
@@ -89,13 +106,17 @@ class MemoryRuntime:
         self,
         make_step: Callable[[], Step],
         key_groups: int = 1,
-        backend: Callable[[Layout], StateBackend] = HeapBackend,
+        backend: Backend = "heap",
         *,
+        query: str = "",
         stores: Sequence[MemoryStore] | None = None,
         drop_cells: Sequence[str] = (),
     ) -> None:
         self._make_step = make_step
+        self._files = DiskFiles() if backend == "disk" else None
         self._backend = backend
+        self.query = query or uuid.uuid4().hex
+        """Stands for the id that a query of Spark's has."""
         self._drop_cells = drop_cells
         if stores is None:
             self.stores = [MemoryStore() for _ in range(key_groups)]
@@ -110,9 +131,13 @@ class MemoryRuntime:
         self._worker = self._start()
 
     def _start(self) -> _Worker:
-        if isinstance(self._backend, DiskFiles):
-            self._backend.begin()
-        return _Worker(self._make_step(), self._backend, self.stores, self._drop_cells)
+        return _Worker(self._make_step(), self._factory(), self.query, self.stores, self._drop_cells)
+
+    def _factory(self) -> BackendFactory:
+        """The factory as a worker gets it: a copy of the user's."""
+        if isinstance(self._backend, str):
+            return self._files or HeapBackends()
+        return copied_backend(self._backend)
 
     def play(self, event: Event) -> None:
         if isinstance(event, Crash):
@@ -136,8 +161,8 @@ class MemoryRuntime:
             self._worker.runner.teardown()
         finally:
             self._worker.release()
-            if isinstance(self._backend, DiskFiles):
-                self._backend.close()
+            if self._files is not None:
+                self._files.close()
 
     def load(self, slot: Slot | None) -> list[KeyGroupState]:
         """The committed state as a fresh worker reads it, of the key group of a slot or of all."""
@@ -145,9 +170,16 @@ class MemoryRuntime:
         step = self._make_step()
         layout = Layout(step)
         stores = [MemoryStore(dict(self.stores[group].committed)) for group in groups]
-        layouts = [fitting(store, step, layout, len(self.stores), self._drop_cells) for store in stores]
-        pairs = zip(stores, layouts, strict=True)
-        return [state for store, fit in pairs for state in self._backend(fit).everything(store)]
+        # What Holdfast's own backends keep, any of them reads.
+        factory = HeapBackends() if isinstance(self._backend, str) else self._factory()
+        name = backend_name(self._backend)
+        found: list[KeyGroupState] = []
+        for group, store in zip(groups, stores, strict=True):
+            fit = fitting(store, step, layout, len(self.stores), self._drop_cells, name)
+            backend = factory.make(fit, Place(self.query, step.name, group))
+            found += backend.everything(store)
+            backend.release()
+        return found
 
     def _split(self, event: AddElements) -> list[Pairs]:
         """The elements of each key group with their times. Those without a key go to the first."""
@@ -184,6 +216,15 @@ class MemoryRuntime:
             store.commit()
         self.outputs.extend(outputs)
         self.metrics.add(metrics)
+
+
+def copied_backend(backend: BackendFactory) -> BackendFactory:
+    """A factory of the worker's own, as one that was sent to it would be."""
+    try:
+        return copy.deepcopy(backend)
+    except Exception as error:
+        problem = f"The backend {backend!r} cannot be sent to a worker: {error}. Open what cannot be sent in make()."
+        raise InvalidStep("run", [problem]) from error
 
 
 def _extend(outputs: list[Output], runner: Any) -> None:

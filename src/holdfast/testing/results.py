@@ -30,6 +30,7 @@ class Results(Sequence[Output]):
         metrics: StepMetrics,
         load: Callable[[Slot | None], list[KeyGroupState]],
         stores: Sequence[Any] = (),
+        query: str = "",
     ) -> None:
         self._step = step
         self._outputs = outputs
@@ -37,6 +38,8 @@ class Results(Sequence[Output]):
         self.metrics = metrics
         self.stores = stores
         """What was committed, for a run that goes on from here."""
+        self.query = query
+        """The id that stands for the query's, which such a run goes on with."""
 
     @overload
     def __getitem__(self, index: int) -> Output: ...

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.engine.backends.heap import HeapBackend
+from holdfast.engine.backends.choice import Backend, backend_problems
 from holdfast.errors import InvalidStep
 from holdfast.model.dofn import DoFn
 from holdfast.model.grouping import CombinePerKey, GroupByKey, build
@@ -15,13 +15,11 @@ from holdfast.model.step import MAIN_TAG, Step
 from holdfast.model.timestamps import Duration
 from holdfast.model.triggers import Trigger
 from holdfast.model.windows import WindowFn
-from holdfast.testing.memory_runtime import DiskFiles, MemoryRuntime
+from holdfast.testing.memory_runtime import MemoryRuntime
 from holdfast.testing.results import Results
 from holdfast.testing.stream import AddElements, TestStream
 
 __all__ = ["run"]
-
-_BACKENDS = ("heap", "disk")
 
 
 def run(
@@ -36,7 +34,7 @@ def run(
     outputs: Mapping[str, Any] | Iterable[str] | None = None,
     name: str | None = None,
     key_groups: int = 1,
-    backend: str = "heap",
+    backend: Backend = "heap",
     side_inputs: Mapping[str, SideInput] | Sequence[SideInput] = (),
     requires_time_sorted_input: bool = False,
     on_error: str = "fail",
@@ -72,9 +70,9 @@ def run(
     step = make_step(problems)
     played: Any
     if runtime == "memory":
-        make_backend = DiskFiles() if backend == "disk" else HeapBackend
         stores = None if start_from is None else start_from.stores
-        played = MemoryRuntime(make_step, key_groups, make_backend, stores=stores, drop_cells=drop_cells)
+        query = "" if start_from is None else start_from.query
+        played = MemoryRuntime(make_step, key_groups, backend, query=query, stores=stores, drop_cells=drop_cells)
     else:
         from holdfast.testing.spark_runtime import SparkRuntime
 
@@ -84,7 +82,8 @@ def run(
             played.play(event)
     finally:
         played.finish()
-    return Results(step, played.outputs, played.metrics, played.load, getattr(played, "stores", ()))
+    stores, query = getattr(played, "stores", ()), getattr(played, "query", "")
+    return Results(step, played.outputs, played.metrics, played.load, stores, query)
 
 
 def _copied(fn: Any) -> Any:
@@ -96,13 +95,12 @@ def _copied(fn: Any) -> Any:
         raise InvalidStep(type(fn).__name__, [problem]) from error
 
 
-def _option_problems(backend: str, key_groups: int, runtime: str, start_from: Results | None) -> Iterator[str]:
+def _option_problems(backend: Backend, key_groups: int, runtime: str, start_from: Results | None) -> Iterator[str]:
     if start_from is not None and runtime != "memory":
         yield "start_from goes with the memory runtime; on Spark a job goes on from its checkpoint."
     if runtime not in ("memory", "spark"):
         yield f"runtime is {runtime!r}; it can be 'memory' or 'spark'."
-    if backend not in _BACKENDS:
-        yield f"backend is {backend!r}; it can be {', '.join(map(repr, _BACKENDS))}."
+    yield from backend_problems(backend)
     if not isinstance(key_groups, int) or key_groups < 1:
         yield f"key_groups is {key_groups!r}; it must be a whole number of at least 1."
 

@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.engine.backends.heap import HeapBackend
+from holdfast.engine.backends.choice import Backend, backend_name
+from holdfast.engine.backends.protocol import Place
 from holdfast.engine.manifest import make_manifest
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.outputs import Output
@@ -39,6 +40,7 @@ from holdfast.spark.plan import StepPlan
 from holdfast.spark.processor import OUTPUT_SCHEMA, KeyGroupProcessor
 from holdfast.spark.session import session
 from holdfast.spark.side_inputs import send_all
+from holdfast.testing.memory_runtime import HeapBackends, copied_backend
 from holdfast.testing.memory_store import MemoryStore
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash, Event
 
@@ -120,7 +122,7 @@ class SparkRuntime:
     """Plays the events of a script, each to its end before the next."""
 
     def __init__(
-        self, fn: Any, make_step: Callable[[], Step], options: dict[str, Any], key_groups: int = 4, backend: str = "heap"
+        self, fn: Any, make_step: Callable[[], Step], options: dict[str, Any], key_groups: int = 4, backend: Backend = "heap"
     ) -> None:
         self._step = make_step()
         self._make_step = make_step
@@ -179,26 +181,33 @@ class SparkRuntime:
         for row in rows:
             stores.setdefault(row.key[0], {})[row.user_map_key[0]] = bytes(row.user_map_value[0])
         layout = Layout(self._make_step())
-        # Both backends keep the same log.
-        return [HeapBackend(layout).open(MemoryStore(blobs)) for _, blobs in sorted(stores.items())]
+        # What Holdfast's own backends keep, any of them reads.
+        factory = HeapBackends() if isinstance(self._backend, str) else copied_backend(self._backend)
+        found: list[KeyGroupState] = []
+        for label, blobs in sorted(stores.items()):
+            backend = factory.make(layout, Place(str(self._query.id), self._step.name, label))
+            found += backend.everything(MemoryStore(blobs))
+            backend.release()
+        return found
 
     def _write_script(self) -> None:
         self._script.write(self._now, self._epoch, self._final)
 
     def _make_plan(self, fn: Any, options: dict[str, Any]) -> StepPlan:
-        step = self._step
+        step, name = self._step, backend_name(self._backend)
         return StepPlan(
             name=step.name,
             pickled=StepPlan.pickle_step(fn, options),
             reader=PlainReader(),  # type: ignore[arg-type]
             schemas={MAIN_TAG: _OUTPUT},
-            manifest=make_manifest(step.describe(), key=[], key_groups=self._key_groups, backend=self._backend),
+            manifest=make_manifest(step.describe(), key=[], key_groups=self._key_groups, backend=name),
             key_groups=self._key_groups,
             uses_event_time=True,
             uses_processing_time=any(t.time_domain is TimeDomain.REAL_TIME for t in step.timers),
             chained=False,
             memory_budget_bytes=1 << 28,
-            backend=self._backend,
+            backend=name,
+            factory=StepPlan.pickle_backend(step.name, self._backend),
             side_inputs=send_all(self._spark, step),
             writer=PlainWriter,  # type: ignore[arg-type]
             script=self._script,

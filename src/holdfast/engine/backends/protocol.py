@@ -3,34 +3,53 @@
 Order of calls, for one key group:
 
     open(store)                              at the start of a bundle: what is in memory agrees with the committed state
-    parts(slots, clocks, runner)             the bundle in one part or in several, each with the state of some keys; every
-                                             key of these slots, and every key for which something is due by the clocks, is
-                                             in exactly one. Asking for the next part means that the last one has run
+    parts(slots, clocks, runner)             the bundle in one part or in several, each with the state of some keys, all
+                                             keys of these slots and all for which something is due by the clocks. Asking
+                                             for the next part means that the last one has run
     commit(store)                            at its end: all changes go into the store together, or
     abandon()                                something failed: nothing of this bundle may be seen again
     next_due(runner)                         after a commit: when there is something to do next
 
 The store's writes become durable with the micro-batch, all or none, after `commit` has returned. A backend cannot know
-whether they did. So what it keeps in memory is a guess that `open` must check against the store.
+whether they did. So what it keeps in memory, or anywhere else, is a guess that `open` must check against the store.
+
+Rules
+
+1. What `commit` was told is what the next `open` over that content of the store sees, in this process or any other.
+2. What was abandoned, or neither committed nor abandoned, leaves no trace.
+3. A commit whose store was rolled back afterwards leaves no trace either. `open` may find the content of the store as it
+   was one commit ago, and must give that state. Going back further it may refuse, with an error that says so.
+4. The same bundle over the same state gives the same state and outputs, whoever runs it and how often.
+5. Two attempts at one bundle may be at work at the same time, each with a view of the store of its own. Only one of them
+   counts, either one, and it must be whole.
+6. A key group sees nothing of any other place, and of no other query.
+7. Each element of the bundle is in exactly one part, and every key for which something is due is in a part; the state of a
+   part has everything that its keys have, in all windows. A key that comes again finds what the part before left.
+8. `next_due` is not later than the earliest time at which something is due.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from holdfast.engine.metrics import StepMetrics
-from holdfast.engine.state import KeyGroupState
+from holdfast.engine.state import KeyGroupState, Layout
 from holdfast.engine.tables import Slot
 from holdfast.model.present import BundleClocks
 
-__all__ = ["BlobStore", "Commit", "Due", "Part", "Schedule", "StateBackend"]
+__all__ = ["BackendFactory", "BlobStore", "Commit", "Due", "Part", "Place", "Schedule", "StateBackend"]
 
 
 class BlobStore(Protocol):
-    """A small map of named blobs that belongs to one key group, transactional with the micro-batch."""
+    """A small map of named blobs that belongs to one key group, transactional with the micro-batch.
+
+    Each call may be a round trip to another process. Names that begin with `~` are Holdfast's.
+    """
 
     def get(self, name: str) -> bytes | None: ...
 
@@ -99,7 +118,10 @@ class StateBackend(Protocol):
     def next_due(self, runner: Schedule) -> Due: ...
 
     def everything(self, store: BlobStore) -> Iterator[KeyGroupState]:
-        """The committed state, in one piece or in several, for whoever looks at it."""
+        """The state of that content of the store, in one piece or in several, for whoever looks at it.
+
+        Also on an instance that was never opened. A key is in one piece only.
+        """
 
     @property
     def is_new(self) -> bool:
@@ -111,3 +133,30 @@ class StateBackend(Protocol):
 
     def release(self) -> None:
         """Gives that memory back; the state is read again when it is needed."""
+
+
+class Place(NamedTuple):
+    """Which key group it is: the same over restarts and in every process, as long as the checkpoint is the same one."""
+
+    query: str
+    """The id of the streaming query, which is that of its checkpoint."""
+    step: str
+    """The name of the step. A step that is given another name is at another place."""
+    key_group: int
+
+    @property
+    def name(self) -> str:
+        """A text that is this place's alone, for files and tables: letters, digits and underscores, a letter first."""
+        digest = hashlib.blake2b(repr(tuple(self)).encode(), digest_size=8).hexdigest()
+        return f"hf_{re.sub('[^A-Za-z0-9]+', '_', self.step)[:32]}_{self.key_group}_{digest}"
+
+
+class BackendFactory(Protocol):
+    """Makes backends of one's own. It is pickled and sent to every worker, so it holds settings, not connections."""
+
+    @property
+    def name(self) -> str:
+        """Is recorded with the state: state of one name cannot be opened under another."""
+
+    def make(self, layout: Layout, place: Place) -> StateBackend:
+        """The backend of one key group; called again for each worker, and whenever the old one was let go."""

@@ -7,9 +7,9 @@ from itertools import islice
 
 from holdfast.engine.keys import decode_slots, encode_slots
 from holdfast.engine.log.blob import DROP_KEYS, DROP_WINDOW, NOTE, Section
-from holdfast.engine.state import KeyGroupState, WindowState
+from holdfast.engine.state import KeyGroupState, WindowState, undeclared
 from holdfast.engine.tables.base import Rows, Slot
-from holdfast.errors import CoderError, CorruptState, StateConflict
+from holdfast.errors import CoderError, CorruptState
 
 __all__ = ["apply_sections", "delta_sections", "dropped_keys", "segments"]
 
@@ -77,11 +77,9 @@ def apply_sections(state: KeyGroupState, sections: list[Section], name: str) -> 
             # Of a timer, a TTL or a callback that the step no longer has.
             continue
         if place is None:
-            raise StateConflict(
-                f"The stored state has a cell {section.cell!r}, which the step {state.layout.step.name!r} does not declare.",
-                detail=f"It was found in the blob {name!r}.",
-                todo="declare the cell again under the same name and kind, or start with a new checkpoint",
-            )
+            conflict = undeclared(section.cell, state.layout)
+            conflict.detail = f"It was found in the blob {name!r}."
+            raise conflict
         table = state.window_of(section.window).tables[place]
         try:
             table.apply(Rows(section.operation, decode_slots(section.keys), section.columns))

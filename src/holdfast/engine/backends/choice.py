@@ -1,0 +1,59 @@
+"""Which backend a step is given: one of Holdfast's own by its name, or the user's by its factory."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.engine.backends.protocol import BackendFactory
+
+__all__ = ["BACKENDS", "Backend", "backend_name", "backend_problems"]
+
+BACKENDS = ("heap", "disk")
+
+Backend = str | BackendFactory
+"""What `backend=` takes."""
+
+
+def backend_name(backend: Backend) -> str:
+    """What a manifest records of it."""
+    return backend if isinstance(backend, str) else backend.name
+
+
+def backend_problems(backend: Any) -> Iterator[str]:
+    """What is wrong with what was given as a backend."""
+    if isinstance(backend, str):
+        if backend not in BACKENDS:
+            yield f"backend is {backend!r}; it can be {', '.join(map(repr, BACKENDS))}, or a factory of your own."
+        return
+    name, make = getattr(backend, "name", None), getattr(backend, "make", None)
+    if name is None or not callable(make):
+        yield (
+            f"backend is {backend!r}; it can be {', '.join(map(repr, BACKENDS))}, or a factory of your own: an object with "
+            "a name and make(layout, place)."
+        )
+        return
+    yield from _name_problems(backend, name)
+    if not _takes_two(make):
+        if isinstance(backend, type):
+            yield f"backend is the class {backend.__name__}; give an instance, {backend.__name__}(...)."
+        else:
+            yield f"make of the backend {backend!r} must take two arguments: make(layout, place)."
+
+
+def _name_problems(backend: Any, name: Any) -> Iterator[str]:
+    if isinstance(backend, type) and not isinstance(name, str):
+        return
+    if not isinstance(name, str) or not name:
+        yield f"The name of the backend {backend!r} is {name!r}; it must be a text, which is recorded with the state."
+    elif name in BACKENDS:
+        yield f"The name of the backend {backend!r} is {name!r}, which is one of Holdfast's own; give it another."
+
+
+def _takes_two(make: Any) -> bool:
+    try:
+        inspect.signature(make).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
