@@ -15,7 +15,16 @@ from holdfast.engine.tables.base import Slot
 from holdfast.errors import InputError
 from holdfast.model.coders import Encoded, default_coder
 
-__all__ = ["decode_slots", "encode_slots", "key_of", "slot_of", "slots_of", "sort_slots"]
+__all__ = [
+    "decode_slots",
+    "encode_slots",
+    "key_of",
+    "slot_bytes",
+    "slot_from_bytes",
+    "slot_of",
+    "slots_of",
+    "sort_slots",
+]
 
 _PLAIN = default_coder()
 _DIRECT = frozenset({str, int})
@@ -45,6 +54,17 @@ def slots_of(keys: Iterable[Any]) -> list[Slot]:
 def key_of(slot: Slot) -> Any:
     """The key of a slot."""
     return _PLAIN.decode(slot) if type(slot) is Encoded else slot
+
+
+def slot_bytes(slot: Slot) -> bytes:
+    """A slot as bytes, which differ for different slots."""
+    return b"E" + slot if type(slot) is Encoded else b"P" + _PLAIN.encode(slot)
+
+
+def slot_from_bytes(data: bytes) -> Slot:
+    """The slot that `slot_bytes` gave these for."""
+    slot: Slot = Encoded(data[1:]) if data[:1] == b"E" else _PLAIN.decode(data[1:])
+    return slot
 
 
 def encode_slots(slots: list[Slot]) -> bytes:

@@ -61,9 +61,11 @@ def compile_loop(
     origins: bool,
     marks_seen: bool,
     undo: Undo | None,
+    caught: tuple[type[BaseException], ...] = (Exception,),
     extra: tuple[Any, ...] = (),
 ) -> Loop:
-    """Makes the loop. `fixed` has the arguments that are the same for every call, by position."""
+    """Makes the loop. `fixed` has the arguments that are the same for every call, by position; with `undo`, a call that
+    raises one of `caught` is taken back."""
     kinds = {argument.kind for argument in signature.arguments}
     needs_time = bool({ParamKind.TIMESTAMP, ParamKind.WINDOWED_VALUE} & kinds) or origins or undo is not None
     call = _call(signature, fixed, extra)
@@ -77,7 +79,7 @@ def compile_loop(
     if windowed:
         body += ["    if next_window is not window:", "        window = next_window", "        bind(window)"]
         body += ["        seen = window.seen"] if marks_seen else []
-    body += ["    " + line for line in _guarded(_emit(process, call), marks_seen, undo is not None)]
+    body += ["    " + line for line in _guarded(_emit(process, call), marks_seen, undo is not None, caught)]
     if origins:
         body.append("    marks.append((len(out), time, window.window))")
     source = "\n".join(
@@ -91,6 +93,7 @@ def compile_loop(
     namespace: dict[str, Any] = {f"argument_{position}": value for position, value in fixed.items()}
     namespace |= {f"extra_{position}": value for position, value in enumerate(extra)}
     namespace |= {
+        "CAUGHT": caught,
         "PANE_INFO_UNKNOWN": PANE_INFO_UNKNOWN,
         "Timestamp": Timestamp,
         "WindowedValue": WindowedValue,
@@ -118,7 +121,7 @@ def _emit(process: Callable[..., Any], call: str) -> list[str]:
     return [f"result = {call}", "if result is not None:", "    extend(checked(result, 'process'))"]
 
 
-def _guarded(emit: list[str], marks_seen: bool, atomic: bool) -> list[str]:
+def _guarded(emit: list[str], marks_seen: bool, atomic: bool, caught: tuple[type[BaseException], ...]) -> list[str]:
     mark = ["if focus.key not in seen.values:", "    seen.put(focus.key, True)"] if marks_seen else []
     if not atomic:
         return emit + mark
@@ -127,7 +130,7 @@ def _guarded(emit: list[str], marks_seen: bool, atomic: bool) -> list[str]:
         "start = len(out)",
         "try:",
         *("    " + line for line in emit),
-        "except Exception as error:",
+        f"except {'Exception' if caught == (Exception,) else 'CAUGHT'} as error:",
         "    undo.rollback()",
         "    del out[start:]",
         "    failed(element, time, error)",

@@ -8,9 +8,9 @@ group that another worker had last needs no catching up.
 
 Tables of the file:
 
-    meta     name → value             the token, and the number of the last delta
+    meta     name → value             the token, the number of the last delta; with limits, how many keys and bytes there are
     cells    slot, window → data      what a key has in a window: a MessagePack map from the place of a cell to its entry
-    due      slot, kind → time        when a key next has something due, by kind of time
+    due      slot, kind → time        when a key next has something due, by kind of time; and its age, if it may be evicted
     windows  window → rows, fired     how many keys have something there, and whether an aggregation gave its results
 
 Invariants: those of the heap backend, with "in memory" read as "in the file". A second attempt at the same key group
@@ -29,9 +29,10 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
-from holdfast.engine.backends.protocol import BlobStore, Commit, Due, Part, Schedule
-from holdfast.engine.keys import decode_slots
-from holdfast.engine.log.blob import DROP_KEYS, DROP_WINDOW, NOTE, Blob, Section
+from holdfast.engine.backends.protocol import BlobStore, Commit, Due, Limiting, Part, Schedule
+from holdfast.engine.keys import decode_slots, slot_bytes, slot_from_bytes
+from holdfast.engine.ledger import Ledger
+from holdfast.engine.log.blob import DROP_WINDOW, NOTE, Blob, Section
 from holdfast.engine.log.chain import SnapshotOptions, append, delta_name, missed, read_head, whole
 from holdfast.engine.log.head import NO_TOKEN, Head
 from holdfast.engine.log.sections import apply_sections, delta_sections, dropped_keys, segments
@@ -39,18 +40,17 @@ from holdfast.engine.state import KeyGroupState, Layout, WindowState
 from holdfast.engine.sweeping import sweep_budget
 from holdfast.engine.tables import Slot
 from holdfast.engine.tables.expiring import NEVER_TOUCHED
-from holdfast.model.coders import Encoded, default_coder
 from holdfast.model.present import BundleClocks
 from holdfast.model.timers import TimeDomain
 from holdfast.model.windows import GlobalWindow, GlobalWindows
 
 __all__ = ["DiskBackend"]
 
-_PLAIN = default_coder()
 _CACHE_KIB = 8 * 1024
 _MEMORY_BYTES = 2 * _CACHE_KIB * 1024
 _LOCK_SECONDS = 1.0
-_EVENT, _REAL, _TTL_REAL, _TTL_EVENT = range(4)
+_EVENT, _REAL, _TTL_REAL, _TTL_EVENT, _AGE = range(5)
+_HEAVIEST = 20
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
@@ -84,7 +84,8 @@ class DiskBackend:
         self._windows: dict[bytes, _Window] = {}
         self._sections: list[Section] = []
         self._costs = (0, 0)
-        self._keeps_due = bool(layout.timers or layout.stamps) or layout.held is not None
+        self._keeps_due = bool(layout.timers or layout.stamps) or (layout.held, layout.age) != (None, None)
+        self._ledger: Ledger | None = None
         self._is_windowed = not _is_global(layout)
 
     # The order of calls.
@@ -105,7 +106,7 @@ class DiskBackend:
 
     def parts(self, slots: Sequence[Slot], clocks: BundleClocks, runner: Schedule) -> Iterator[Part]:
         places: dict[bytes, list[int]] = {}
-        for place, data in enumerate(map(_to_bytes, slots)):
+        for place, data in enumerate(map(slot_bytes, slots)):
             places.setdefault(data, []).append(place)
         names = list(places)
         for first in range(0, len(names), self._part_keys):
@@ -115,6 +116,24 @@ class DiskBackend:
             yield from self._part(chunk, [])
         for chunk in self._expired_chunks(clocks, sweep_budget(len(slots))):
             yield from self._part(chunk, [], sweep=len(chunk) * len(self._layout.stamps))
+
+    def limit(self, limiter: Limiting) -> None:
+        suspects = list(map(slot_bytes, limiter.suspects))
+        for first in range(0, len(suspects), self._part_keys):
+            for part in self._part(suspects[first : first + self._part_keys], []):
+                limiter.trim(part.state)
+        assert self._ledger is not None
+        while limiter.is_over(self._ledger):
+            if limiter.fails:
+                names = self._sql("SELECT slot FROM cells GROUP BY slot ORDER BY sum(length(data)) DESC LIMIT ?", _HEAVIEST)
+            else:
+                select = "SELECT slot FROM due WHERE kind = ? ORDER BY time, slot LIMIT ?"
+                names = self._sql(select, _AGE, self._part_keys)
+            chunk = [bytes(name) for (name,) in names]
+            if not chunk and not limiter.fails:
+                break
+            for part in self._part(chunk, []):
+                limiter.evict(part.state)
 
     def commit(self, store: BlobStore) -> Commit:
         if not self._sections:
@@ -135,7 +154,8 @@ class DiskBackend:
             self._end("ROLLBACK")
 
     def next_due(self, runner: Schedule) -> Due:
-        times = dict(self._sql("SELECT kind, min(time) FROM due GROUP BY kind"))
+        select = "SELECT min(time) FROM due WHERE kind = ?"
+        times = {kind: self._sql(select, kind).fetchone()[0] for kind in (_EVENT, _REAL, _TTL_EVENT)}
         event = [
             times.get(_EVENT),
             times.get(_TTL_EVENT),
@@ -206,7 +226,9 @@ class DiskBackend:
             self._file.execute(how)
 
     def _note_head(self, head: Head) -> None:
-        rows = [("token", head.token), ("last", head.last)]
+        rows: list[tuple[str, Any]] = [("token", head.token), ("last", head.last)]
+        if self._ledger is not None:
+            rows += [("keys", self._ledger.keys), ("bytes", self._ledger.total)]
         assert self._file is not None
         self._file.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
         self._file.execute("DELETE FROM windows")
@@ -219,6 +241,10 @@ class DiskBackend:
         """Makes the file hold what the head stands for."""
         meta = dict(self._sql("SELECT name, value FROM meta"))
         token, last = bytes(meta.get("token", NO_TOKEN)), int(meta.get("last", 0))
+        if self._layout.step.limits is not None:
+            self._ledger = Ledger(int(meta.get("keys", 0)), int(meta.get("bytes", 0)))
+            if "keys" not in meta:
+                token, last = NO_TOKEN, 0
         self._windows = {
             bytes(window): _Window(rows, bool(fired))
             for window, rows, fired in self._sql("SELECT window, rows, fired FROM windows")
@@ -230,6 +256,8 @@ class DiskBackend:
             for table in ("meta", "cells", "due", "windows"):
                 self._sql(f"DELETE FROM {table}")
             self._windows = {}
+            if self._ledger is not None:
+                self._ledger = Ledger()
             for name, blob in whole(store, head):
                 self._replay(name, blob)
             self._costs = (1, 0)
@@ -252,7 +280,7 @@ class DiskBackend:
             if section.operation == NOTE:
                 continue
             held.append(section)
-            slots.update(dict.fromkeys(map(_to_bytes, decode_slots(section.keys))))
+            slots.update(dict.fromkeys(map(slot_bytes, decode_slots(section.keys))))
             if len(slots) >= self._part_keys:
                 self._replay_sections(name, held, slots)
                 held, slots = [], {}
@@ -263,15 +291,20 @@ class DiskBackend:
             return
         names = list(slots)
         state, before = self._load(names)
-        for section in sections:
-            if section.operation == DROP_KEYS:
-                state.window_of(section.window).forget(decode_slots(section.keys))
-        apply_sections(state, [section for section in sections if section.operation != DROP_KEYS], name)
+        apply_sections(state, sections, name)
+        if self._ledger is not None:
+            self._ledger.recount(state)
         touched = {(window.data, slot) for window in state.windows.values() for slot in window.slots()}
         self._save(state, touched | before)
         self._save_due(state, names)
 
     def _drop_window(self, window: bytes) -> None:
+        if self._ledger is not None:
+            select = "SELECT slot FROM cells WHERE window = ? AND slot > ? ORDER BY slot LIMIT ?"
+            for names in self._cursor(select, (window,), ()):
+                state, _ = self._load(names)
+                state.windows.pop(window, None)
+                self._ledger.recount(state)
         self._sql("DELETE FROM cells WHERE window = ?", window)
         self._windows.pop(window, None)
 
@@ -280,6 +313,7 @@ class DiskBackend:
     def _part(self, names: list[bytes], places: list[int], sweep: int = 0) -> Iterator[Part]:
         state, before = self._load(names)
         state.reindex()
+        state.ledger = self._ledger
         yield Part(state, places, sweep)
         touched = {(w.data, slot) for w in state.windows.values() for table in w.tables for slot in table.changes}
         for data in state.dropped:
@@ -287,6 +321,7 @@ class DiskBackend:
             if gone:
                 self._sections.append(dropped_keys(data, gone))
             touched |= {(data, slot) for slot in gone}
+        touched |= {(data, slot) for data, slots in state.evicted.items() for slot in slots}
         state.dropped = []
         self._sections += delta_sections(state)
         if touched:
@@ -304,7 +339,7 @@ class DiskBackend:
             "SELECT cells.slot, cells.window, cells.data FROM temp.wanted CROSS JOIN cells ON cells.slot = wanted.slot"
         )
         for name, window, data in found:
-            slot = _from_bytes(name)
+            slot = slot_from_bytes(name)
             held = state.window_of(window)
             tables = held.tables
             for place, packed in ormsgpack.unpackb(data, option=ormsgpack.OPT_NON_STR_KEYS).items():
@@ -312,6 +347,9 @@ class DiskBackend:
             before.add((window, slot))
         for data, window_state in state.windows.items():
             window_state.fired = data in self._windows and self._windows[data].fired
+        state.bundle = self._head.last + 1
+        if self._ledger is not None:
+            self._ledger.look_at(state)
         return state, before
 
     def _save(self, state: KeyGroupState, touched: Iterable[tuple[bytes, Slot]]) -> None:
@@ -322,9 +360,9 @@ class DiskBackend:
             window = state.windows.get(data)
             packed = {} if window is None else _packed(window, slot)
             if packed:
-                written.append((_to_bytes(slot), data, ormsgpack.packb(packed, option=ormsgpack.OPT_NON_STR_KEYS)))
+                written.append((slot_bytes(slot), data, ormsgpack.packb(packed, option=ormsgpack.OPT_NON_STR_KEYS)))
             else:
-                gone.append((_to_bytes(slot), data))
+                gone.append((slot_bytes(slot), data))
         counts = self._counts(written, gone) if self._is_windowed else {}
         self._file.executemany("INSERT OR REPLACE INTO cells VALUES (?, ?, ?)", written)
         self._file.executemany("DELETE FROM cells WHERE slot = ? AND window = ?", gone)
@@ -351,7 +389,7 @@ class DiskBackend:
             return
         assert self._file is not None
         self._file.executemany("DELETE FROM due WHERE slot = ?", ((name,) for name in names))
-        rows = [(_to_bytes(slot), kind, when) for (slot, kind), when in _due_times(state).items()]
+        rows = [(slot_bytes(slot), kind, when) for (slot, kind), when in _due_times(state).items()]
         self._file.executemany("INSERT OR REPLACE INTO due VALUES (?, ?, ?)", rows)
 
     # What is due.
@@ -428,15 +466,6 @@ def _is_global(layout: Layout) -> bool:
     return type(layout.step.windowing.window_fn) is GlobalWindows
 
 
-def _to_bytes(slot: Slot) -> bytes:
-    return b"E" + slot if type(slot) is Encoded else b"P" + _PLAIN.encode(slot)
-
-
-def _from_bytes(name: bytes) -> Slot:
-    slot: Slot = Encoded(name[1:]) if name[:1] == b"E" else _PLAIN.decode(name[1:])
-    return slot
-
-
 def _packed(window: WindowState, slot: Slot) -> dict[int, Any]:
     return {place: table.pack(table.values[slot]) for place, table in enumerate(window.tables) if slot in table.values}
 
@@ -445,6 +474,8 @@ def _due_times(state: KeyGroupState) -> dict[tuple[Slot, int], int]:
     """When each key next has something due, by kind of time."""
     times: dict[tuple[Slot, int], int] = {}
     layout = state.layout
+    if layout.age is not None:
+        times = {(slot, _AGE): state.age_of(slot) for window in state.windows.values() for slot in window.slots()}
     lateness = layout.step.windowing.allowed_lateness.micros
     for window in state.windows.values():
         for entry, when in window.pending():
