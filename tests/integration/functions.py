@@ -110,3 +110,13 @@ class WrongWidth(hf.DoFn):
 class WrongType(hf.DoFn):
     def process(self, element):
         yield element[0], "many"
+
+
+class Remember(hf.DoFn):
+    """Keeps every text of a key."""
+
+    TEXTS = hf.BagStateSpec("texts", hf.StrUtf8Coder())
+
+    def process(self, element, texts=hf.DoFn.StateParam(TEXTS)):
+        texts.add(element[1])
+        yield element[0], len(texts.read())

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.engine.hot_keys import SAMPLE_MAX, KeySketch, LargestKeys, sample_of
+from holdfast.engine.hot_keys import SAMPLE_MAX, SAMPLE_MIN, KeySketch, LargestKeys, sample_of
 from holdfast.engine.metrics import StepMetrics
 
 SETTINGS = settings(max_examples=200, deadline=None)
@@ -64,10 +64,9 @@ def test_the_largest_are_kept(seen, capacity):
 def test_a_sample_is_small_and_stands_for_all(elements, weighted):
     slots = [number % 7 for number in range(elements)]
     sample = sample_of(slots, [1] * elements if weighted else None)
-    assert sum(sample.counts.values()) >= elements
-    step = max(1, -(-elements // SAMPLE_MAX) | 1)
-    assert sum(sample.counts.values()) <= elements + step
-    if step == 1:
+    step = -(-elements // min(max(SAMPLE_MIN, elements // 64), SAMPLE_MAX)) | 1
+    assert elements <= sum(sample.counts.values()) < elements + step
+    if elements <= SAMPLE_MIN:
         assert sample.counts == Counter(slots)
 
 

@@ -3,9 +3,9 @@
 Elements are counted by a sketch of at most 64 keys (Misra and Gries' form of Space-Saving). A key's count is never more
 than what it was given, and less by at most (all that was given - all that is counted) / 65, so by at most a 65th of all.
 Sketches add up: the bound holds for the sum too. What a bundle gives to the sketch is itself a sample where the bundle
-has more than 2,000 elements: every n-th, counted n times.
+has more than 200 elements: every n-th, counted n times, a 64th of all but no more than 2,000.
 
-Of sizes the 64 largest that were seen are kept. Only keys of the sample are measured, some of them in each bundle.
+Of sizes the 64 largest that were seen are kept. Only keys of the sample are measured, 8 to 32 of them in each bundle.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from holdfast.engine.tables import Slot
 __all__ = ["HeavyKey", "HotKey", "KeySketch", "LargestKeys", "Sample", "sample_of"]
 
 CAPACITY = 64
-SAMPLE_MAX = 2_000
-_MEASURED_MAX = 32
+SAMPLE_MIN, SAMPLE_MAX = 200, 2_000
+_SAMPLED = 64
+_MEASURED_MIN, _MEASURED_MAX = 8, 32
 _VALUES_MAX = 100
 _COUNT = itemgetter(1)
 
@@ -70,7 +71,7 @@ class KeySketch:
             mine[slot] = mine.get(slot, 0) + count
         if len(mine) > self.capacity:
             # What is taken from each of those that stay is taken from at least one more, and what is left can only be less.
-            surplus = heapq.nlargest(self.capacity + 1, mine.values())[-1]
+            surplus = sorted(mine.values(), reverse=True)[self.capacity]
             self.counts = {slot: count - surplus for slot, count in mine.items() if count > surplus}
 
     @property
@@ -124,19 +125,21 @@ class Sample(NamedTuple):
     def sizes(self, state: KeyGroupState) -> dict[Slot, int]:
         """The sizes of some of the keys that have state: half of them those that came most often."""
         counts = self.counts
-        if len(counts) <= _MEASURED_MAX:
+        half = min(max(_MEASURED_MIN, len(counts) // _SAMPLED), _MEASURED_MAX) // 2
+        if len(counts) <= 2 * half:
             chosen: Iterable[Slot] = counts
         else:
-            most = [slot for slot, _ in heapq.nlargest(_MEASURED_MAX // 2, counts.items(), key=_COUNT)]
-            others = list(counts)[:: -(-len(counts) // (_MEASURED_MAX // 2))]
+            most = [slot for slot, _ in heapq.nlargest(half, counts.items(), key=_COUNT)]
+            others = list(counts)[:: -(-len(counts) // half)]
             chosen = dict.fromkeys(most + others)
         return {slot: size for slot in chosen if (size := key_size(state, slot, _VALUES_MAX))}
 
 
 def sample_of(slots: Sequence[Slot], weights: Sequence[int] | None = None) -> Sample:
-    """Looks at some 2,000 elements of a bundle at most, spread evenly. `weights`: for how many elements each stands."""
+    """Looks at some elements of a bundle, spread evenly. `weights`: for how many elements each of them stands."""
     # An odd step, so that of keys that come by turns not just every second is seen.
-    step = 1 if len(slots) <= SAMPLE_MAX else -(-len(slots) // SAMPLE_MAX) | 1
+    wanted = min(max(SAMPLE_MIN, len(slots) // _SAMPLED), SAMPLE_MAX)
+    step = 1 if len(slots) <= wanted else -(-len(slots) // wanted) | 1
     if weights is None:
         counts: dict[Slot, int] = Counter(slots if step == 1 else slots[::step])
     else:
