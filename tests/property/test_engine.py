@@ -5,6 +5,9 @@ Crashes, the number of key groups and calls that raise must leave no trace in ou
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import shutil
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -37,7 +40,7 @@ from holdfast.model.timestamps import Timestamp
 from holdfast.model.windowed_values import TimestampedValue
 from holdfast.model.windows import FixedWindows, GlobalWindow, GlobalWindows, SlidingWindows, WindowFn
 from holdfast.testing import Results, TestStream, run
-from holdfast.testing.memory_runtime import MemoryRuntime
+from holdfast.testing.memory_runtime import DiskFiles, MemoryRuntime
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -408,6 +411,57 @@ def test_backends_keep_limits_alike(case, limits, crashes):
     without = limited(case, limits)
     assert limited(case, limits, backend="disk") == without
     assert limited(case, limits, backend="disk", crashes=crashes) == without
+
+
+class TwoMachines(DiskFiles):
+    """After each crash the other machine goes on, with files that are behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folders = itertools.cycle([self._folder / "one", self._folder / "other"])
+
+    def begin(self) -> None:
+        super().begin()
+        self._folder = next(self._folders)
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder.parent)
+
+
+@settings(SETTINGS, max_examples=30)
+@given(cases(), LIMITS, st.sets(st.integers(0, 13)))
+def test_a_file_that_is_behind_catches_up_with_the_limits(case, limits, crashes):
+    def step() -> Any:
+        return build_step(
+            Busy(),
+            windowing=case.windowing,
+            allowed_lateness=case.lateness,
+            requires_time_sorted_input=case.time_sorted,
+            limits=limits,
+        )
+
+    heads = []
+    for backend in (TwoMachines(), DiskFiles()):
+        runtime = MemoryRuntime(step, 1, backend)
+        with contextlib.suppress(LimitExceeded):
+            for event in stream_of(case.events, crashes).events:
+                runtime.play(event)
+        runtime.finish()
+        heads.append(runtime.stores[0].committed.get(HEAD))
+    assert heads[0] == heads[1]
+
+
+@settings(SETTINGS, max_examples=30)
+@given(cases(), LIMITS, st.integers(0, 12))
+def test_disk_goes_on_within_the_limits_from_what_heap_wrote(case, limits, place):
+    first = case._replace(events=[event for event in case.events[:place] if event[0] != "end"])
+    try:
+        before = play(Busy(), first, limits=limits)
+    except LimitExceeded:
+        return
+    rest = case._replace(events=case.events[place:])
+    heap, disk = (limited(rest, limits, backend=backend, start_from=before) for backend in ("heap", "disk"))
+    assert disk == heap
 
 
 @SETTINGS

@@ -19,6 +19,7 @@ __all__ = ["key_size", "size_of", "sizes_of", "sizes_of_window"]
 
 _EACH = 8
 _NUMBER = 8
+_WINDOWS_MAX = 32
 _NUMBERS = frozenset({bool, float, int, type(None)})
 _TEXTS = frozenset({bytes, str})
 
@@ -71,10 +72,10 @@ def sizes_of(state: KeyGroupState) -> Iterator[tuple[bytes, dict[Slot, int]]]:
 
 
 def key_size(state: KeyGroupState, slot: Slot, most: int) -> int:
-    """About the size of a key in all its windows, quickly: large collections are judged by some of their values."""
+    """About the size of a key, quickly: in the newest windows, and large collections are judged by some of their values."""
     return sum(
         size_of(table, table.values[slot], most)
-        for window in state.windows.values()
+        for window in islice(reversed(state.windows.values()), _WINDOWS_MAX)
         for place, table in enumerate(window.tables)
         if slot in table.values and place != window.layout.age
     )
