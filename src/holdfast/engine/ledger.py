@@ -85,6 +85,8 @@ class Ledger:
         sizes = sizes_of_window(state.windows[data], slots)
         for slot in slots:
             before, after = held.get(slot), sizes.get(slot)
+            if before == after:
+                continue
             if after is not None:
                 held[slot] = after
                 self._note(slot, after - (before or 0), 1 if before is None else 0)

@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.engine.state import KeyGroupState, WindowState
 from holdfast.engine.tables import Slot, Table
+from holdfast.engine.tables.value import ValueTable
 from holdfast.model.coders import BooleanCoder, BytesCoder, Coder, Encoded, FloatCoder, PlainCoder, StrUtf8Coder, VarIntCoder
 
 __all__ = ["key_size", "size_of", "sizes_of", "sizes_of_window"]
@@ -60,8 +61,16 @@ def sizes_of_window(window: WindowState, slots: Collection[Slot] | None = None) 
         if place == window.layout.age:
             continue
         values = table.values
-        for slot in values if slots is None else [slot for slot in slots if slot in values]:
-            sizes[slot] = sizes.get(slot, 0) + size_of(table, values[slot])
+        found = list(values) if slots is None else [slot for slot in slots if slot in values]
+        if isinstance(table, ValueTable) and isinstance(table.spec.coder, _PLAIN_CODERS):
+            coder = table.spec.coder
+            for slot in found:
+                entry = values[slot]
+                size = _EACH + (_NUMBER if type(entry) in _NUMBERS else _plain_size(coder, entry))
+                sizes[slot] = sizes.get(slot, 0) + size
+        else:
+            for slot in found:
+                sizes[slot] = sizes.get(slot, 0) + size_of(table, values[slot])
     return sizes
 
 
