@@ -16,6 +16,7 @@ from holdfast.errors import (
     InputError,
     InvalidStep,
     JobFailed,
+    LimitExceeded,
     OutputError,
     StateConflict,
     TimeError,
@@ -83,6 +84,9 @@ from holdfast.model.grouping import (
 )
 from holdfast.model.interval_join import (
     IntervalJoin,
+)
+from holdfast.model.limits import (
+    Limits,
 )
 from holdfast.model.metrics import (
     Metrics,
@@ -233,6 +237,8 @@ __all__ = [
     "JsonCoder",
     "KeyedStream",
     "Largest",
+    "LimitExceeded",
+    "Limits",
     "ListCoder",
     "MapCoder",
     "MapGroupsWithState",

@@ -11,6 +11,7 @@ Every error has three parts: what happened, the detail (which step, cell, key an
     ├── OutputError          a function returned or yielded what cannot be an output    (also a TypeError)
     ├── GroupStateError      a function asked of its GroupState what it cannot do       (also a ValueError)
     ├── TimeError            time went back, or a time is out of range                  (also a ValueError)
+    ├── LimitExceeded        a step keeps more state than its limits allow
     ├── CorruptState         stored bytes are damaged, incomplete, or of a foreign format
     ├── StateConflict        stored state and the code that would read it do not agree
     └── JobFailed            a job's query ended with an error that is not a user's function's
@@ -29,6 +30,7 @@ __all__ = [
     "InputError",
     "InvalidStep",
     "JobFailed",
+    "LimitExceeded",
     "OutputError",
     "StateConflict",
     "TimeError",
@@ -112,6 +114,10 @@ class GroupStateError(HoldfastError, ValueError):
 
 class TimeError(HoldfastError, ValueError):
     """A time that is out of range, or a clock that would go back."""
+
+
+class LimitExceeded(HoldfastError):
+    """A step that keeps more state than its limits allow. The heaviest keys are in `detail`."""
 
 
 class CorruptState(HoldfastError):

@@ -138,3 +138,13 @@ class Extremes(hf.CombineFn):
             "other names": {"least": low, "most": high},
         }
         return shapes[self.shape]
+
+
+class Remember(hf.DoFn):
+    """Keeps every text of a key."""
+
+    TEXTS = hf.BagStateSpec("texts", hf.StrUtf8Coder())
+
+    def process(self, element, texts=hf.DoFn.StateParam(TEXTS)):
+        texts.add(element[1])
+        yield element[0], len(texts.read())

@@ -5,6 +5,8 @@ Crashes, the number of key groups and calls that raise must leave no trace in ou
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -13,12 +15,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HEAD, HeapOptions
+from holdfast.engine.backends.protocol import Place
 from holdfast.engine.keys import key_of
+from holdfast.engine.ledger import Ledger
 from holdfast.engine.log.head import Head
 from holdfast.engine.outputs import Output
+from holdfast.engine.state import Layout
+from holdfast.errors import LimitExceeded
 from holdfast.model.combine import CombineFn
 from holdfast.model.dofn import DoFn, TaggedOutput
+from holdfast.model.limits import Limits
 from holdfast.model.metrics import Metrics
 from holdfast.model.state import (
     BagStateSpec,
@@ -34,7 +42,7 @@ from holdfast.model.timestamps import Timestamp
 from holdfast.model.windowed_values import TimestampedValue
 from holdfast.model.windows import FixedWindows, GlobalWindow, GlobalWindows, SlidingWindows, WindowFn
 from holdfast.testing import Results, TestStream, run
-from holdfast.testing.memory_runtime import HeapBackends, MemoryRuntime
+from holdfast.testing.memory_runtime import DiskFiles, HeapBackends, MemoryRuntime
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -366,6 +374,111 @@ def test_a_window_that_holds_nothing_does_not_expire(values, deltas_max):
         for event in stream_of(events, set(crashes)).events:
             runtime.play(event)
         assert runtime.metrics.windows_expired == 0
+
+
+# --- limits -------------------------------------------------------------------------------------------------------
+
+
+POLICIES = ["fail", "evict_lru", "evict_oldest", "over_limit"]
+LIMITS = st.builds(
+    Limits,
+    max_keys=st.none() | st.integers(1, 4),
+    max_bytes=st.none() | st.integers(100, 2_000),
+    max_bytes_per_key=st.none() | st.integers(50, 1_000),
+    max_bag_size=st.integers(1, 3),
+    policy=st.sampled_from(POLICIES),
+)
+
+
+def limited(case: Case, limits: Limits, **options: Any) -> tuple[Any, ...]:
+    """What came of it: outputs by key, state and counters, or that it failed."""
+    try:
+        results = play(Busy(), case, limits=limits, **options)
+    except LimitExceeded:
+        return ("failed",)
+    counters = [results.metrics[name] for name in ("keys_evicted", "elements_evicted", "over_limit")]
+    return outputs_by_key(results), state_of(results), counters
+
+
+@SETTINGS
+@given(cases(), LIMITS, st.sets(st.integers(0, 13)), st.integers(1, 3))
+def test_crashes_do_not_matter_to_limits(case, limits, crashes, key_groups):
+    without = limited(case, limits, key_groups=key_groups)
+    assert limited(case, limits, key_groups=key_groups, crashes=crashes) == without
+
+
+@settings(SETTINGS, max_examples=30)
+@given(cases(), LIMITS, st.sets(st.integers(0, 13)))
+def test_backends_keep_limits_alike(case, limits, crashes):
+    without = limited(case, limits)
+    assert limited(case, limits, backend="disk") == without
+    assert limited(case, limits, backend="disk", crashes=crashes) == without
+
+
+class TwoMachines(DiskFiles):
+    """After each crash the other machine goes on, with files that are behind."""
+
+    # Of the class: a worker gets a copy of the object.
+    turns = itertools.count()
+
+    def make(self, layout: Layout, place: Place) -> DiskBackend:
+        machine = self._folder / str(next(self.turns) % 2)
+        return DiskBackend(layout, machine / f"{place.name}.sqlite", part_keys=2)
+
+
+@settings(SETTINGS, max_examples=30)
+@given(cases(), LIMITS, st.sets(st.integers(0, 13)))
+def test_a_file_that_is_behind_catches_up_with_the_limits(case, limits, crashes):
+    def step() -> Any:
+        return build_step(
+            Busy(),
+            windowing=case.windowing,
+            allowed_lateness=case.lateness,
+            requires_time_sorted_input=case.time_sorted,
+            limits=limits,
+        )
+
+    heads = []
+    for backend in (TwoMachines(), DiskFiles()):
+        runtime = MemoryRuntime(step, 1, backend)
+        with contextlib.suppress(LimitExceeded):
+            for event in stream_of(case.events, crashes).events:
+                runtime.play(event)
+        runtime.finish()
+        backend.close()
+        heads.append(runtime.stores[0].committed.get(HEAD))
+    assert heads[0] == heads[1]
+
+
+@settings(SETTINGS, max_examples=30)
+@given(cases(), LIMITS, st.integers(0, 12))
+def test_disk_goes_on_within_the_limits_from_what_heap_wrote(case, limits, place):
+    first = case._replace(events=[event for event in case.events[:place] if event[0] != "end"])
+    try:
+        before = play(Busy(), first, limits=limits)
+    except LimitExceeded:
+        return
+    rest = case._replace(events=case.events[place:])
+    heap, disk = (limited(rest, limits, backend=backend, start_from=before) for backend in ("heap", "disk"))
+    assert disk == heap
+
+
+@SETTINGS
+@given(cases(), LIMITS)
+def test_what_is_kept_is_within_the_limits(case, limits):
+    try:
+        results = play(Busy(), case, limits=limits)
+    except LimitExceeded:
+        return
+    [state] = results._load(None)
+    ledger = Ledger.of(state)
+    assert limits.max_keys is None or ledger.keys <= limits.max_keys
+    if limits.policy != "over_limit":
+        assert limits.max_bytes is None or ledger.total <= limits.max_bytes
+        assert all(size <= (limits.max_bytes_per_key or size) for size in ledger.sizes.values())
+    for window in state.windows.values():
+        bag = window.tables[state.layout.places["all"]]
+        assert all(len(entry) <= limits.max_bag_size for entry in bag.values.values())
 
 
 # --- calls that raise ---------------------------------------------------------------------------------------------

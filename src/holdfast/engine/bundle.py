@@ -9,6 +9,7 @@ from holdfast.engine.intake import Elements
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.runner import Clocks, StepRunner
 from holdfast.engine.whole_windows import PartialBlock, WholeWindowRunner
+from holdfast.errors import LimitExceeded
 
 __all__ = ["run_bundle"]
 
@@ -27,6 +28,9 @@ def run_bundle(
     If it raises, the backend must be abandoned.
     """
     metrics = StepMetrics()
+    limiter = runner.limiter
+    if limiter is not None:
+        limiter.begin()
     for state, places, sweep in backend.parts(intake.slots, clocks, runner):
         taken = intake if places is None else intake.take(places)
         runner.run(state, taken, clocks, batch)  # type: ignore[arg-type]  # a runner gets what it made
@@ -34,5 +38,13 @@ def run_bundle(
         if sweep:
             runner.sweep(state, clocks, sweep)
         metrics.add(runner.metrics)
+        if limiter is not None:
+            limiter.account(state, taken.slots)
+    if limiter is not None:
+        try:
+            backend.limit(limiter)
+        except LimitExceeded as error:
+            raise error.within(step=runner.step.name, micro_batch=batch) from None
+        metrics.add(limiter.metrics)
     metrics.add(backend.commit(store).metrics())
     return metrics

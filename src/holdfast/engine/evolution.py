@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.engine.ages import age_spec
 from holdfast.engine.backends.protocol import BlobStore
 from holdfast.engine.log.blob import NOTE, Section
 from holdfast.engine.log.chain import SnapshotOptions, append, read_head, whole
@@ -104,6 +105,7 @@ def stored_specs(manifest: Mapping[str, Any], layout: Layout | None, agreed: Rec
         specs += timer_cells(TimerSpec(timer["name"], TimeDomain(timer["time_domain"])))
     specs.append(ValueStateSpec("~seen", BooleanCoder()))
     specs.append(ValueStateSpec("~panes", VarIntCoder()))
+    specs.append(age_spec())
     if layout is not None and layout.held is not None:
         specs.append(layout.specs[layout.held])
     elif manifest.get("time_sorted"):

@@ -61,11 +61,12 @@ def compile_loop(
     origins: bool,
     marks_seen: bool,
     undo: Undo | None,
+    caught: tuple[type[BaseException], ...] = (Exception,),
     extra: tuple[Any, ...] = (),
     clock: Any = None,
 ) -> Loop:
-    """Makes the loop. `fixed` has the arguments that are the same for every call, by position. `clock`, if there is one,
-    is told the time of each element."""
+    """Makes the loop. `fixed` has the arguments that are the same for every call, by position; with `undo`, a call that
+    raises one of `caught` is taken back. `clock`, if there is one, is told the time of each element."""
     kinds = {argument.kind for argument in signature.arguments}
     needs_time = bool({ParamKind.TIMESTAMP, ParamKind.WINDOWED_VALUE} & kinds) or origins
     needs_time = needs_time or undo is not None or clock is not None
@@ -81,7 +82,7 @@ def compile_loop(
         body += ["    if next_window is not window:", "        window = next_window", "        bind(window)"]
         body += ["        seen = window.seen"] if marks_seen else []
     body += ["    clock.present = time"] if clock is not None else []
-    body += ["    " + line for line in _guarded(_emit(process, call), marks_seen, undo is not None)]
+    body += ["    " + line for line in _guarded(_emit(process, call), marks_seen, undo is not None, caught)]
     if origins:
         body.append("    marks.append((len(out), time, window.window))")
     source = "\n".join(
@@ -95,6 +96,7 @@ def compile_loop(
     namespace: dict[str, Any] = {f"argument_{position}": value for position, value in fixed.items()}
     namespace |= {f"extra_{position}": value for position, value in enumerate(extra)}
     namespace |= {
+        "CAUGHT": caught,
         "PANE_INFO_UNKNOWN": PANE_INFO_UNKNOWN,
         "Timestamp": Timestamp,
         "WindowedValue": WindowedValue,
@@ -123,7 +125,7 @@ def _emit(process: Callable[..., Any], call: str) -> list[str]:
     return [f"result = {call}", "if result is not None:", "    extend(checked(result, 'process'))"]
 
 
-def _guarded(emit: list[str], marks_seen: bool, atomic: bool) -> list[str]:
+def _guarded(emit: list[str], marks_seen: bool, atomic: bool, caught: tuple[type[BaseException], ...]) -> list[str]:
     mark = ["if focus.key not in seen.values:", "    seen.put(focus.key, True)"] if marks_seen else []
     if not atomic:
         return emit + mark
@@ -132,7 +134,7 @@ def _guarded(emit: list[str], marks_seen: bool, atomic: bool) -> list[str]:
         "start = len(out)",
         "try:",
         *("    " + line for line in emit),
-        "except Exception as error:",
+        f"except {'Exception' if caught == (Exception,) else 'CAUGHT'} as error:",
         "    undo.rollback()",
         "    del out[start:]",
         "    failed(element, time, error)",

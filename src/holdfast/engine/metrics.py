@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
+from holdfast.engine.hot_keys import HeavyKey, HotKey, KeySketch, LargestKeys
 from holdfast.model.metrics import UserMetrics
 
 __all__ = ["StepMetrics"]
+
+_TOP = 20
+_NOT_COUNTERS = ("hot", "heavy", "user")
 
 
 @dataclass
@@ -31,6 +35,12 @@ class StepMetrics:
     """Cells that were emptied because their time to live was up."""
     sweep_micros: int = 0
     """Time spent on finding and removing them, in microseconds."""
+    over_limit: int = 0
+    """(element, window) pairs that were diverted because of a limit."""
+    keys_evicted: int = 0
+    """Keys whose state was removed because of a limit."""
+    elements_evicted: int = 0
+    """Elements that were removed from bags because of a limit."""
     delta_bytes: int = 0
     snapshot_bytes: int = 0
     loads: int = 0
@@ -39,13 +49,29 @@ class StepMetrics:
     """How often a worker's copy was behind and read only what it had missed."""
     snapshot_micros: int = 0
     """Time spent on writing snapshots, in microseconds."""
+    hot: KeySketch = field(default_factory=KeySketch)
+    """How many elements keys got."""
+    heavy: LargestKeys = field(default_factory=LargestKeys)
+    """How large keys are."""
     user: UserMetrics = field(default_factory=UserMetrics)
     """What the function itself counted."""
 
     def add(self, other: StepMetrics) -> None:
         for name in self.names():
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.hot.add(other.hot)
+        self.heavy.add(other.heavy)
         self.user.add(other.user)
+
+    @property
+    def hot_keys(self) -> list[HotKey]:
+        """The keys that got the most elements, with about how many; `hot.error` says how many they may be too few."""
+        return self.hot.top(_TOP)
+
+    @property
+    def heavy_keys(self) -> list[HeavyKey]:
+        """The keys with the most state, with about how many bytes."""
+        return self.heavy.top(_TOP)
 
     def __getitem__(self, name: str) -> int:
         if name in self.names():
@@ -55,4 +81,4 @@ class StepMetrics:
 
     def names(self) -> Iterator[str]:
         """The names of Holdfast's own counters."""
-        return (item.name for item in fields(self) if item.name != "user")
+        return (item.name for item in fields(self) if item.name not in _NOT_COUNTERS)

@@ -19,14 +19,17 @@ from typing import Any
 
 from holdfast.engine.failures import DeadLetter, user_error, user_traceback
 from holdfast.engine.firing import Firing
+from holdfast.engine.hot_keys import sample_of
 from holdfast.engine.intake import Elements, assign, grouped
 from holdfast.engine.keys import key_of, slot_of
+from holdfast.engine.limiting import Limiter
 from holdfast.engine.loop import compile_loop
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.outputs import Collector, Output, check_finish_bundle
 from holdfast.engine.state import KeyGroupState, Layout, WindowState
 from holdfast.engine.sweeping import Sweeping
 from holdfast.engine.tables import Focus, Undo, make_cell
+from holdfast.engine.tables.bag import LimitedBagCell, OverLimit
 from holdfast.engine.tables.combining import combine_fn_of
 from holdfast.engine.tables.expiring import TtlClock, expiring_cell
 from holdfast.engine.tables.ordered import OrderedListCell
@@ -38,7 +41,7 @@ from holdfast.model.partials import Partial
 from holdfast.model.present import bundle_present
 from holdfast.model.signature import MethodSignature
 from holdfast.model.state import CombiningStateSpec, StateSpec
-from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, Step
+from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, OVER_LIMIT_TAG, Step
 from holdfast.model.timers import TimeDomain
 from holdfast.model.timestamps import Timestamp
 from holdfast.model.triggered import TriggeredGrouping
@@ -90,7 +93,10 @@ class StepRunner:
         self.step = step
         self.layout = layout
         self.focus = Focus()
-        self.undo = Undo() if step.dead_letters else None
+        limits = step.limits
+        self.limiter = None if limits is None else Limiter(step)
+        self._bag_limit = limits.max_bag_size if limits is not None and limits.diverts else None
+        self.undo = Undo() if step.dead_letters or self._bag_limit is not None else None
         self.window: WindowState | None = None
         self._method = "process"
         self._unkeyed: list[tuple[tuple[Any, Any], int, HoldfastError]] = []
@@ -119,6 +125,7 @@ class StepRunner:
             origins=origins,
             marks_seen=layout.seen is not None,
             undo=self.undo,
+            caught=self._caught(),
             extra=tuple(extra),
             clock=self.ttl_clock if any(cell.ttl and cell.ttl.in_event_time for cell in layout.cells) else None,
         )
@@ -129,10 +136,19 @@ class StepRunner:
         self._sweeping = Sweeping(self)
 
     def _make_cell(self, spec: StateSpec) -> Any:
-        cell = make_cell(spec, self.focus, self.undo)
+        cell: Any
+        if self._bag_limit is not None and spec.kind == "bag":
+            cell = LimitedBagCell(spec, self.focus, self.undo, self._bag_limit)
+        else:
+            cell = make_cell(spec, self.focus, self.undo)
         if spec.ttl is None:
             return cell
         return expiring_cell(spec, cell, self.focus, self.undo, self.ttl_clock)
+
+    def _caught(self) -> tuple[type[BaseException], ...]:
+        """What a call may raise without stopping everything."""
+        letters: tuple[type[BaseException], ...] = (Exception,) if self.step.dead_letters else ()
+        return letters if self._bag_limit is None else (*letters, OverLimit)
 
     def setup(self) -> None:
         """Prepares the function and the CombineFns of its cells."""
@@ -193,6 +209,8 @@ class StepRunner:
             return self.collector
         self.metrics.bundles = 1
         self.metrics.elements = self._number(elements)
+        if self.limiter is not None:
+            self.limiter.look(state)
         self.window = None
         self.focus.key = None
         with bundle_present(clocks, self.metrics.user):
@@ -204,6 +222,10 @@ class StepRunner:
                     raise
                 raise failure from error
         self.metrics.outputs = len(self.collector.items)
+        if elements.slots:
+            sample = sample_of(elements.slots)
+            self.metrics.hot.give(sample.counts)
+            self.metrics.heavy.give(sample.sizes(state))
         return self.collector
 
     def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> None:
@@ -251,6 +273,8 @@ class StepRunner:
         assigned = assign(state, elements, watermark)
         for element, time, window in assigned.late:
             self.late(element, time, window)
+        if self.limiter is not None:
+            assigned = self.limiter.admit(self, state, assigned)
         if not assigned.elements.slots:
             return
         if self._held is not None:
@@ -323,7 +347,12 @@ class StepRunner:
         start = len(self.collector.items)
         try:
             self.collector.collect(function(*arguments), time, window, method)
+        except OverLimit as over:
+            assert self.limiter is not None
+            raise self.limiter.in_a_callback(method, str(over)) from None
         except Exception as error:
+            if not self.step.dead_letters:
+                raise
             self.undo.rollback()
             del self.collector.items[start:]
             self._dead_letter(None, time, method, error)
@@ -334,12 +363,21 @@ class StepRunner:
         if element is not None and self.step.tags is not None and LATE_TAG in self.step.tags:
             self.collector.collect([TaggedOutput(LATE_TAG, element)], time, window, "late")
 
-    def _failed(self, element: tuple[Any, Any], time: int, error: Exception) -> None:
-        if not self._is_grouped:
-            self._dead_letter(element[1], time, "process", error)
-            return
-        for value, each_time in zip(*element[1], strict=True):
-            self._dead_letter(value, each_time, "process", error)
+    def over_limit(self, element: tuple[Any, Any], time: int, window: Any) -> None:
+        """Counts an element for which there is no room, and gives it to the output `over_limit`."""
+        self.metrics.over_limit += 1
+        self.collector.collect([TaggedOutput(OVER_LIMIT_TAG, element)], time, window, "over_limit")
+
+    def _failed(self, element: tuple[Any, Any], time: int, error: BaseException) -> None:
+        values = [(element[1], time)]
+        if self._is_grouped:
+            values = list(zip(*element[1], strict=True))
+        for value, each_time in values:
+            if isinstance(error, Exception):
+                self._dead_letter(value, each_time, "process", error)
+            else:
+                assert self.window is not None
+                self.over_limit((element[0], value), each_time, self.window.window)
 
     def _dead_letter(self, value: Any, time: int, method: str, error: Exception) -> None:
         assert self.window is not None

@@ -2,9 +2,9 @@
 
 The layout is fixed by the step: its cells, then two hidden cells for each timer, then one that remembers which keys
 a window has seen (only where `on_window_expiration` needs it), one that holds back elements (only where they are to
-be sorted by time), one that counts results (only of an aggregation that may give several for a window), and for each
-cell that has a time to live one with the time of the last touch. Hidden cells have names that begin with `~`, which
-users' cells cannot.
+be sorted by time), one that counts results (only of an aggregation that may give several for a window), for each
+cell that has a time to live one with the time of the last touch, and one with the age of the key (only where limits may
+remove it). Hidden cells have names that begin with `~`, which users' cells cannot.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from __future__ import annotations
 import copy
 import heapq
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ormsgpack
 
+from holdfast.engine.ages import age_spec
 from holdfast.engine.expiry import ExpiryIndex
 from holdfast.engine.tables import Slot, Table, make_table
 from holdfast.engine.tables.expiring import NEVER_TOUCHED, stamp_spec
@@ -28,6 +29,9 @@ from holdfast.model.state import OrderedListStateSpec, StateSpec, ValueStateSpec
 from holdfast.model.step import Step
 from holdfast.model.timers import TimeDomain
 from holdfast.model.windows import GlobalWindow
+
+if TYPE_CHECKING:
+    from holdfast.engine.ledger import Ledger
 
 __all__ = ["KeyGroupState", "Layout", "WindowState", "undeclared"]
 
@@ -61,6 +65,12 @@ class Layout:
             if cell.ttl is not None:
                 self.stamps[place] = len(specs)
                 specs.append(stamp_spec(cell))
+        self.age: int | None = None
+        self.keeps_last_use = step.limits is not None and step.limits.policy == "evict_lru"
+        """Whether the age of a key is when it was last used, rather than when it came."""
+        if step.limits is not None and step.limits.evicts:
+            self.age = len(specs)
+            specs.append(age_spec())
         self.specs = specs
         self.places = {spec.name: place for place, spec in enumerate(specs)}
 
@@ -115,6 +125,11 @@ class WindowState:
     def held(self) -> OrderedListTable:
         assert self.layout.held is not None
         return self.tables[self.layout.held]  # type: ignore[return-value]
+
+    @property
+    def ages(self) -> ValueTable:
+        assert self.layout.age is not None
+        return self.tables[self.layout.age]  # type: ignore[return-value]
 
     def is_empty(self) -> bool:
         return not any(table.values for table in self.tables)
@@ -172,6 +187,12 @@ class KeyGroupState:
         """Cells with a time to live, by kind of time."""
         self.dropped: list[bytes] = []
         """Windows that expired since the last commit."""
+        self.evicted: dict[bytes, list[Slot]] = {}
+        """Keys that were removed from windows since the last commit, with all that they had."""
+        self.bundle = 1
+        """The number of the present bundle in the key group's log."""
+        self.ledger: Ledger | None = None
+        """How much there is, if anybody asks."""
         self._expiries: list[tuple[int, bytes]] = []
         self._window_fn = layout.step.windowing.window_fn
         self._lateness = layout.step.windowing.allowed_lateness.micros
@@ -209,8 +230,29 @@ class KeyGroupState:
         if any(table.values or table.changes for table in window.tables):
             self.dropped.append(window.data)
 
+    def evict(self, slot: Slot) -> None:
+        """Removes all that a key has: its cells and timers in all windows."""
+        for data, window in self.windows.items():
+            if any(slot in table.values or slot in table.changes for table in window.tables):
+                for table in window.tables:
+                    table.values.pop(slot, None)
+                    table.changes.pop(slot, None)
+                self.evicted.setdefault(data, []).append(slot)
+
+    def age_of(self, slot: Slot, besides: bytes | None = None) -> int:
+        """The age of a key, in all windows or in all others. From before there were ages, it is 0."""
+        ages = [
+            window.ages.values.get(slot, 0)
+            for data, window in self.windows.items()
+            if data != besides and any(slot in table.values for table in window.tables)
+        ]
+        if self.layout.keeps_last_use:
+            return max(ages, default=0)
+        return min(ages, default=self.bundle)
+
     def reindex(self) -> None:
         """Builds the index of timers from the cells, after they were loaded."""
+        self.ledger = None
         self._forget_empty_windows()
         self.indexes.update({domain: TimerIndex() for domain in DOMAINS})
         self._reindex_expiring()
@@ -253,11 +295,12 @@ class KeyGroupState:
         return list(dict.fromkeys(found))
 
     def is_changed(self) -> bool:
-        return bool(self.dropped) or any(t.changes for w in self.windows.values() for t in w.tables)
+        return bool(self.dropped or self.evicted) or any(t.changes for w in self.windows.values() for t in w.tables)
 
     def settle(self) -> None:
         """The changes have been stored."""
         self.dropped = []
+        self.evicted = {}
         for window in self.windows.values():
             for table in window.tables:
                 if table.changes:

@@ -14,8 +14,10 @@ import numpy as np
 
 from holdfast.engine.columns import result_column
 from holdfast.engine.failures import user_error
+from holdfast.engine.hot_keys import sample_of
 from holdfast.engine.intake import Elements, assign, grouped
 from holdfast.engine.keys import key_of, sort_slots
+from holdfast.engine.limiting import Limiter
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.outputs import Output
 from holdfast.engine.runner import Clocks
@@ -73,6 +75,8 @@ class WholeWindowRunner:
         assert step.grouping is not None
         self.step = step
         self.layout = layout
+        self.limiter: Limiter | None = None
+        """Aggregations have no limits: their windows end."""
         self.metrics = StepMetrics()
         self.collector = PaneCollector()
         self._grouping = step.grouping
@@ -112,6 +116,10 @@ class WholeWindowRunner:
                 if failure is error:
                     raise
                 raise failure from error
+        if block.slots:
+            sample = sample_of(block.slots, block.elements if isinstance(block, PartialBlock) else None)
+            self.metrics.hot.give(sample.counts)
+            self.metrics.heavy.give(sample.sizes(state))
         self.metrics.outputs = sum(len(block.slots) for block in self.collector.blocks)
         if block.slots or self.collector.blocks:
             self.metrics.bundles = 1

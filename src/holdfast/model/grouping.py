@@ -140,7 +140,8 @@ def build(fn: Any, *, trigger: Any = None, accumulation_mode: Any = None, **opti
                 "what it likes: leave trigger and accumulation_mode out, or use combine_per_key or group_by_key."
             )
         return build_step(fn, input_problems=problems, **options)
-    unknown = {"side_inputs": (), "on_error": "fail", "requires_time_sorted_input": False}
+    options.pop("key_groups", None)
+    unknown = {"side_inputs": (), "on_error": "fail", "requires_time_sorted_input": False, "limits": None}
     problems = [
         f"{fn.default_name} takes no {name}; that is for DoFns."
         for name, default in unknown.items()

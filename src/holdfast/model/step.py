@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidStep
 from holdfast.model.dofn import DoFn
+from holdfast.model.limits import Limits
 from holdfast.model.params import ParamKind
 from holdfast.model.side_inputs import SideInput
 from holdfast.model.signature import MethodSignature, read_signature
@@ -27,6 +28,7 @@ __all__ = [
     "DEAD_LETTER_TAG",
     "LATE_TAG",
     "MAIN_TAG",
+    "OVER_LIMIT_TAG",
     "Step",
     "Windowing",
     "build_step",
@@ -38,6 +40,7 @@ __all__ = [
 MAIN_TAG = "main"
 LATE_TAG = "late"
 DEAD_LETTER_TAG = "dead_letter"
+OVER_LIMIT_TAG = "over_limit"
 
 _CALLBACK = frozenset({ParamKind.KEY, ParamKind.TIMESTAMP, ParamKind.WINDOW, ParamKind.STATE, ParamKind.SIDE_INPUT})
 _TIMER_CALLBACK = _CALLBACK | {ParamKind.TIMER, ParamKind.TIMER_TAG}
@@ -85,6 +88,9 @@ class Step:
     """The tags that outputs may have, apart from the main one; None: any."""
     grouping: Grouping | None = None
     """What it computes, if it is an aggregation rather than a user's function."""
+    limits: Limits | None = None
+    key_groups: int = 1
+    """How many key groups share the limits of the step."""
 
     def describe(self) -> dict[str, Any]:
         """What a manifest records of this step: what stored state depends on."""
@@ -109,6 +115,8 @@ def build_step(
     on_error: str = "fail",
     requires_time_sorted_input: bool = False,
     outputs: Iterable[str] | None = None,
+    limits: Limits | None = None,
+    key_groups: int = 1,
     input_problems: Iterable[str] = (),
 ) -> Step:
     """Checks everything and gives the step, or raises one InvalidStep that lists all that is wrong.
@@ -118,7 +126,7 @@ def build_step(
     if not isinstance(fn, DoFn):
         raise InvalidStep(name or _name_of(fn), [*_not_a_dofn(fn), *input_problems])
     step_name = name or fn.default_label()
-    problems: list[str] = [*input_problems, *fn.declaration_problems()]
+    problems: list[str] = [*input_problems, *fn.declaration_problems(), *Limits.problems(limits)]
     lateness, window_fn = read_windowing(windowing, allowed_lateness, problems)
     process = _process_signature(fn)
     callbacks, callback_problems = _timer_callbacks(fn)
@@ -166,15 +174,18 @@ def build_step(
         extra_side_inputs=extra,
         dead_letters=on_error == "dead_letter",
         time_sorted=requires_time_sorted_input,
-        tags=step_tags(outputs, on_error),
+        tags=step_tags(outputs, on_error, limits),
+        limits=limits,
+        key_groups=key_groups,
     )
 
 
-def step_tags(outputs: Iterable[str] | None, on_error: str) -> frozenset[str] | None:
+def step_tags(outputs: Iterable[str] | None, on_error: str, limits: Limits | None = None) -> frozenset[str] | None:
     """The tags that outputs may have; None: any."""
     if outputs is None:
         return None
-    return frozenset(outputs) | ({DEAD_LETTER_TAG} if on_error == "dead_letter" else frozenset())
+    own = {DEAD_LETTER_TAG: on_error == "dead_letter", OVER_LIMIT_TAG: limits is not None and limits.diverts}
+    return frozenset(outputs) | {tag for tag, is_wanted in own.items() if is_wanted}
 
 
 def _name_of(fn: object) -> str:

@@ -38,6 +38,15 @@ def _run(plan: StepPlan, metrics: Any, table: pa.Table) -> list[tuple[str, bytes
     now = time.time_ns() // 1000
     intake = loaded.intake(packed, now)
     clocks = Clocks(late=MIN_TIMESTAMP.micros, watermark=MAX_TIMESTAMP.micros, now=now, final=True)
-    loaded.runner.run(KeyGroupState(loaded.layout), intake, clocks, batch=0)  # type: ignore[arg-type]
+    state = KeyGroupState(loaded.layout)
+    limiter = loaded.runner.limiter
+    if limiter is not None:
+        limiter.begin()
+    loaded.runner.run(state, intake, clocks, batch=0)  # type: ignore[arg-type]
+    if limiter is not None:
+        limiter.account(state, intake.slots)
+        limiter.trim(state)
+        limiter.evict(state)
+        metrics.add(limiter.metrics)
     metrics.add(loaded.runner.metrics)
     return loaded.payloads()

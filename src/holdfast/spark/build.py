@@ -18,8 +18,9 @@ from holdfast.engine.metrics import StepMetrics
 from holdfast.errors import InvalidStep
 from holdfast.model.dofn import DoFn
 from holdfast.model.grouping import build
+from holdfast.model.limits import Limits
 from holdfast.model.side_inputs import SideInput
-from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, Step
+from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
 from holdfast.model.timers import TimeDomain
 from holdfast.model.windows import FixedWindows, GlobalWindows
 from holdfast.spark.arrow_types import arrow_schema
@@ -62,6 +63,7 @@ class StepOptions:
     memory_budget_bytes: int
     parallel_over: str
     drop_cells: Sequence[str] = ()
+    limits: Limits | None = None
 
 
 def build_par_do(
@@ -81,6 +83,8 @@ def build_par_do(
         given[MAIN_TAG] = output
     if on_error == "dead_letter":
         given.setdefault(DEAD_LETTER_TAG, None)
+    if isinstance(options.limits, Limits) and options.limits.diverts:
+        given.setdefault(OVER_LIMIT_TAG, None)
     arguments: dict[str, Any] = {
         "name": options.name,
         "windowing": stream.window_fn,
@@ -90,6 +94,8 @@ def build_par_do(
         "on_error": on_error,
         "requires_time_sorted_input": requires_time_sorted_input,
         "outputs": [tag for tag in given if tag != MAIN_TAG],
+        "limits": options.limits,
+        "key_groups": options.key_groups,
     }
     problems = [*option_problems(options)]
     if MAIN_TAG not in given:
@@ -156,7 +162,7 @@ def _event_time_needs(step: Step) -> str:
 
 
 def output_schema(stream: KeyedStream, step: Step, tag: str, given: Any) -> StructType:
-    """The schema of an output: as given, or of `late` and `dead_letter` that of the elements."""
+    """The schema of an output: as given, or of `late`, `over_limit` and `dead_letter` that of the elements."""
     if given is not None:
         return read_schema(given, step.name)
     fields = [_nullable(f) for f in stream.fields([*stream.keys, *stream.values])]
@@ -167,7 +173,7 @@ def output_schema(stream: KeyedStream, step: Step, tag: str, given: Any) -> Stru
             StructField("error", StringType()),
             StructField("traceback", StringType()),
         ]
-    elif tag != LATE_TAG:
+    elif tag not in (LATE_TAG, OVER_LIMIT_TAG):
         raise InvalidStep(step.name, [f"The output {tag!r} has no schema."])
     return StructType(fields)
 

@@ -27,6 +27,7 @@ from holdfast.model.coders import Coder
 from holdfast.model.combine import CombineFn
 from holdfast.model.dofn import DoFn
 from holdfast.model.group_state import FlatMapGroupsWithState, GroupState, MapGroupsWithState
+from holdfast.model.limits import Limits
 from holdfast.model.side_inputs import SideInput
 from holdfast.model.timestamps import Duration
 from holdfast.model.triggers import Trigger
@@ -144,17 +145,19 @@ class KeyedStream:
         on_error: str = "fail",
         parallel_over: str = KEY,
         drop_cells: Sequence[str] = (),
+        limits: Limits | None = None,
         memory_budget_bytes: int = 2 * 1024**3,
     ) -> Any:
         """Runs a function over the elements. Gives a DataFrame, or `Outputs` if there is more than the main output.
 
-        `output` is the schema of the main output, `outputs` those of the others by tag; the tags `late` and
-        `dead_letter` may have None, for a schema made of the element's own columns. `key_groups` is fixed for the
+        `output` is the schema of the main output, `outputs` those of the others by tag; the tags `late`, `over_limit`
+        and `dead_letter` may have None, for a schema made of the element's own columns. `key_groups` is fixed for the
         life of a checkpoint: it bounds how many tasks can share the work. `parallel_over="key+window"` lets the fixed
         windows of one key be worked on side by side. `drop_cells` are cells that older code had, whose state is to go.
-        `backend` keeps the state: "heap" in memory, "disk" in files of the worker's machine, or a factory of your own
-        (docs/backends.md). `memory_budget_bytes` bounds what a worker keeps of state between micro-batches; the rest is
-        read again when it is needed.
+        `limits` says how much state the step may keep, and what happens when it would be more. `backend` keeps the state:
+        "heap" in memory, "disk" in files of the worker's machine, or a factory of your own (docs/backends.md).
+        `memory_budget_bytes` bounds what a worker keeps of state between micro-batches; the rest is read again when it is
+        needed.
         """
         from holdfast.spark.build import StepOptions, build_par_do
 
@@ -166,7 +169,7 @@ class KeyedStream:
             side_inputs=side_inputs,
             requires_time_sorted_input=requires_time_sorted_input,
             on_error=on_error,
-            options=StepOptions(name, key_groups, backend, memory_budget_bytes, parallel_over, drop_cells),
+            options=StepOptions(name, key_groups, backend, memory_budget_bytes, parallel_over, drop_cells, limits),
         )
 
     def combine_per_key(

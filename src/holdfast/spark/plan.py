@@ -27,7 +27,7 @@ from holdfast.engine.state import Layout
 from holdfast.engine.whole_windows import PaneCollector, PartialBlock, WholeWindowRunner
 from holdfast.errors import HoldfastError, InvalidStep
 from holdfast.model.grouping import build
-from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, Step
+from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
 from holdfast.spark.lifting import LiftedReader
 from holdfast.spark.panes import PaneLayout, PaneWriter
 from holdfast.spark.payload import from_payload, to_payload
@@ -242,9 +242,9 @@ class Loaded:
         return payloads
 
     def _flat(self, tag: str, value: Any) -> Any:
-        """Late elements and dead letters as rows: the element's own columns, then what went wrong."""
+        """Elements that were diverted, and dead letters, as rows: the element's own columns, then what went wrong."""
         reader = self._element_reader
-        if tag == LATE_TAG:
+        if tag in (LATE_TAG, OVER_LIMIT_TAG):
             return reader.flat(*value)
         if tag == DEAD_LETTER_TAG and isinstance(value, DeadLetter):
             return (

@@ -10,6 +10,7 @@ from holdfast.engine.backends.choice import Backend, backend_problems
 from holdfast.errors import InvalidStep
 from holdfast.model.dofn import DoFn
 from holdfast.model.grouping import CombinePerKey, GroupByKey, build
+from holdfast.model.limits import Limits
 from holdfast.model.side_inputs import SideInput
 from holdfast.model.step import MAIN_TAG, Step
 from holdfast.model.timestamps import Duration
@@ -39,6 +40,7 @@ def run(
     requires_time_sorted_input: bool = False,
     on_error: str = "fail",
     drop_cells: Sequence[str] = (),
+    limits: Limits | None = None,
     start_from: Results | None = None,
     runtime: str = "memory",
 ) -> Results:
@@ -62,6 +64,8 @@ def run(
         "on_error": on_error,
         "requires_time_sorted_input": requires_time_sorted_input,
         "outputs": tags,
+        "limits": limits,
+        "key_groups": key_groups,
     }
 
     def make_step(problems: Iterable[str] = ()) -> Step:

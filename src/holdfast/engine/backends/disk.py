@@ -8,9 +8,10 @@ group that another worker had last needs no catching up.
 
 Tables of the file:
 
-    meta     name → value             the token, the number of the last delta, and what tables the cells are of
+    meta     name → value             the token, the number of the last delta, what tables the cells are of; with limits,
+                                      how many keys and bytes there are
     cells    slot, window → data      what a key has in a window: a MessagePack map from the place of a cell to its entry
-    due      slot, kind → time        when a key next has something due, by kind of time
+    due      slot, kind → time        when a key next has something due, by kind of time; and its age, if it may be evicted
     windows  window → rows, fired     how many keys have something there, and whether an aggregation gave its results
 
 Invariants: those of the heap backend, with "in memory" read as "in the file", and
@@ -35,8 +36,9 @@ from typing import Any, NamedTuple
 
 import ormsgpack
 
-from holdfast.engine.backends.protocol import BlobStore, Commit, Due, Part, Schedule
+from holdfast.engine.backends.protocol import BlobStore, Commit, Due, Limiting, Part, Schedule
 from holdfast.engine.keys import decode_slots, slot_from_bytes, slot_to_bytes
+from holdfast.engine.ledger import Ledger
 from holdfast.engine.log.blob import DROP_WINDOW, NOTE, Blob, Section
 from holdfast.engine.log.chain import SnapshotOptions, append, delta_name, missed, read_head, whole
 from holdfast.engine.log.head import NO_TOKEN, Head
@@ -55,7 +57,8 @@ __all__ = ["DiskBackend"]
 _CACHE_KIB = 8 * 1024
 _MEMORY_BYTES = 2 * _CACHE_KIB * 1024
 _LOCK_SECONDS = 1.0
-_EVENT, _REAL, _TTL_REAL, _TTL_EVENT = range(4)
+_EVENT, _REAL, _TTL_REAL, _TTL_EVENT, _AGE = range(5)
+_HEAVIEST = 20
 _BEFORE_ALL = (-(2**63), b"")
 _own_files = itertools.count()
 
@@ -101,7 +104,8 @@ class DiskBackend:
         self._windows: dict[bytes, _Window] = {}
         self._sections: list[Section] = []
         self._costs = (0, 0)
-        self._keeps_due = bool(layout.timers or layout.stamps) or layout.held is not None
+        self._keeps_due = bool(layout.timers or layout.stamps) or (layout.held, layout.age) != (None, None)
+        self._ledger: Ledger | None = None
         self._is_windowed = not _is_global(layout)
         self._tables = _fingerprint(layout)
 
@@ -141,6 +145,24 @@ class DiskBackend:
         for chunk in self._expired_chunks(clocks, sweep_budget(len(slots))):
             yield from self._part(chunk, [], sweep=len(chunk) * len(self._layout.stamps))
 
+    def limit(self, limiter: Limiting) -> None:
+        suspects = list(map(slot_to_bytes, limiter.suspects))
+        for first in range(0, len(suspects), self._part_keys):
+            for part in self._part(suspects[first : first + self._part_keys], []):
+                limiter.trim(part.state)
+        assert self._ledger is not None
+        while limiter.is_over(self._ledger):
+            if limiter.fails:
+                names = self._sql("SELECT slot FROM cells GROUP BY slot ORDER BY sum(length(data)) DESC LIMIT ?", _HEAVIEST)
+            else:
+                select = "SELECT slot FROM due WHERE kind = ? ORDER BY time, slot LIMIT ?"
+                names = self._sql(select, _AGE, self._part_keys)
+            chunk = [bytes(name) for (name,) in names]
+            if not chunk and not limiter.fails:
+                break
+            for part in self._part(chunk, []):
+                limiter.evict(part.state)
+
     def commit(self, store: BlobStore) -> Commit:
         with self._or_discarded():
             return self._commit(store)
@@ -178,7 +200,8 @@ class DiskBackend:
             ) from error
 
     def next_due(self, runner: Schedule) -> Due:
-        times = dict(self._sql("SELECT kind, min(time) FROM due GROUP BY kind"))
+        select = "SELECT min(time) FROM due WHERE kind = ?"
+        times = {kind: self._sql(select, kind).fetchone()[0] for kind in (_EVENT, _REAL, _TTL_EVENT)}
         event = [
             times.get(_EVENT),
             times.get(_TTL_EVENT),
@@ -258,7 +281,9 @@ class DiskBackend:
             self._file.execute(how)
 
     def _note_head(self, head: Head) -> None:
-        rows = [("token", head.token), ("last", head.last), ("tables", self._tables)]
+        rows: list[tuple[str, Any]] = [("token", head.token), ("last", head.last), ("tables", self._tables)]
+        if self._ledger is not None:
+            rows += [("keys", self._ledger.keys), ("bytes", self._ledger.total)]
         assert self._file is not None
         self._file.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
         self._file.execute("DELETE FROM windows")
@@ -274,6 +299,10 @@ class DiskBackend:
         if meta and meta.get("tables") != self._tables:
             # Of other code, which had other cells in these places.
             token = None
+        if self._layout.step.limits is not None:
+            self._ledger = Ledger(int(meta.get("keys", 0)), int(meta.get("bytes", 0)))
+            if "keys" not in meta:
+                token, last = (NO_TOKEN, 0) if not meta else (None, 0)
         self._windows = {
             window: _Window(rows, bool(fired))
             for window, rows, fired in self._sql("SELECT window, rows, fired FROM windows")
@@ -285,6 +314,8 @@ class DiskBackend:
             for table in ("meta", "cells", "due", "windows"):
                 self._sql(f"DELETE FROM {table}")
             self._windows = {}
+            if self._ledger is not None:
+                self._ledger = Ledger()
             for name, blob in whole(store, head):
                 self._replay(name, blob)
             self._costs = (1, 0)
@@ -319,6 +350,8 @@ class DiskBackend:
         names = list(slots)
         state, before = self._load(names)
         apply_sections(state, sections, name)
+        if self._ledger is not None:
+            self._ledger.recount(state)
         touched = {(window.data, slot) for window in state.windows.values() for slot in window.slots()}
         self._save(state, touched.union(before))
         self._save_due(state, names)
@@ -328,6 +361,10 @@ class DiskBackend:
             names = [name for (name,) in self._sql(_IN_WINDOW, window, b"", self._part_keys)]
             if not names:
                 break
+            if self._ledger is not None:
+                state, _ = self._load(names)
+                state.windows.pop(window, None)
+                self._ledger.recount(state)
             assert self._file is not None
             self._file.executemany("DELETE FROM cells WHERE slot = ? AND window = ?", ((name, window) for name in names))
             if self._keeps_due:
@@ -339,6 +376,7 @@ class DiskBackend:
     def _part(self, names: list[bytes], places: list[int], sweep: int = 0) -> Iterator[Part]:
         state, before = self._load(names)
         state.reindex()
+        state.ledger = self._ledger
         yield Part(state, places, sweep)
         touched = {(w.data, slot) for w in state.windows.values() for table in w.tables for slot in table.changes}
         for data in state.dropped:
@@ -346,6 +384,7 @@ class DiskBackend:
             if gone:
                 self._sections.append(dropped_keys(data, gone))
             touched |= {(data, slot) for slot in gone}
+        touched |= {(data, slot) for data, slots in state.evicted.items() for slot in slots}
         state.dropped = []
         self._sections += delta_sections(state)
         if touched:
@@ -374,6 +413,9 @@ class DiskBackend:
             raise _Damaged(f"a row of it makes no sense: {error}") from error
         for data, window_state in state.windows.items():
             window_state.fired = data in self._windows and self._windows[data].fired
+        state.bundle = self._head.last + 1
+        if self._ledger is not None:
+            self._ledger.look_at(state)
         return state, before
 
     def _save(self, state: KeyGroupState, touched: Iterable[tuple[bytes, Slot]]) -> None:
@@ -502,6 +544,8 @@ def _due_times(state: KeyGroupState) -> dict[tuple[Slot, int], int]:
     """When each key next has something due, by kind of time."""
     times: dict[tuple[Slot, int], int] = {}
     layout = state.layout
+    if layout.age is not None:
+        times = {(slot, _AGE): state.age_of(slot) for window in state.windows.values() for slot in window.slots()}
     lateness = layout.step.windowing.allowed_lateness.micros
     for window in state.windows.values():
         for entry, when in window.pending():

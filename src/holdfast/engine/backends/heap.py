@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from holdfast.engine.backends.protocol import BlobStore, Commit, Due, Part, Schedule
+from holdfast.engine.backends.protocol import BlobStore, Commit, Due, Limiting, Part, Schedule
 from holdfast.engine.log.chain import HEAD, SnapshotOptions, append, delta_name, missed, read_head, segment_name, whole
 from holdfast.engine.log.head import Head
 from holdfast.engine.log.sections import apply_sections, delta_sections, segments
@@ -64,11 +64,16 @@ class HeapBackend:
                     self.loads += 1
         self._head = head
         self._token = None
+        self._state.bundle = head.last + 1
         return self._state
 
     def parts(self, slots: Sequence[Slot], clocks: BundleClocks, runner: Schedule) -> Iterator[Part]:
         """One part: everything is at hand."""
         yield Part(self._state, None, sweep_budget(len(slots)))
+
+    def limit(self, limiter: Limiting) -> None:
+        limiter.trim(self._state)
+        limiter.evict(self._state)
 
     def commit(self, store: BlobStore) -> Commit:
         sections = delta_sections(self._state)

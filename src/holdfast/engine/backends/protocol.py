@@ -6,6 +6,7 @@ Order of calls, for one key group:
     parts(slots, clocks, runner)             the bundle in one part or in several, each with the state of some keys, all
                                              keys of these slots and all for which something is due by the clocks. Asking
                                              for the next part means that the last one has run
+    limit(limiter)                           of a step with limits: what is too much goes, or an error is raised
     commit(store)                            at its end: all changes go into the store together, or
     abandon()                                something failed: nothing of this bundle may be seen again
     next_due(runner)                         after a commit: when there is something to do next
@@ -33,16 +34,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from holdfast.engine.ledger import Ledger
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.state import KeyGroupState, Layout
 from holdfast.engine.tables import Slot
 from holdfast.model.present import BundleClocks
 
-__all__ = ["BackendFactory", "BlobStore", "Commit", "Due", "Part", "Place", "Schedule", "StateBackend"]
+__all__ = ["BackendFactory", "BlobStore", "Commit", "Due", "Limiting", "Part", "Place", "Schedule", "StateBackend"]
 
 
 class BlobStore(Protocol):
@@ -104,12 +106,35 @@ class Schedule(Protocol):
         """When the watermark next matters to a window."""
 
 
+class Limiting(Protocol):
+    """What keeps the limits of the step."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether what is too much is an error."""
+
+    @property
+    def suspects(self) -> Collection[Slot]:
+        """Keys that this bundle may have made too large."""
+
+    def trim(self, state: KeyGroupState) -> None:
+        """Looks at the suspects among the keys of a state."""
+
+    def is_over(self, ledger: Ledger) -> bool:
+        """Whether there is too much of all."""
+
+    def evict(self, state: KeyGroupState) -> None:
+        """Removes keys of a state, in their order, until there is no more than there may be; or raises."""
+
+
 class StateBackend(Protocol):
     """Keeps one key group. See the module for the order of calls."""
 
     def open(self, store: BlobStore) -> object: ...
 
     def parts(self, slots: Sequence[Slot], clocks: BundleClocks, runner: Schedule) -> Iterator[Part]: ...
+
+    def limit(self, limiter: Limiting) -> None: ...
 
     def commit(self, store: BlobStore) -> Commit: ...
 

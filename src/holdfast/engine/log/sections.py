@@ -19,6 +19,7 @@ _CHUNK_KEYS = 10_000
 def delta_sections(state: KeyGroupState) -> list[Section]:
     """What changed since the last commit. Windows come in the order of their bytes: the same change, the same bytes."""
     sections = [Section(data, "", DROP_WINDOW, b"", []) for data in sorted(state.dropped)]
+    sections += [dropped_keys(data, state.evicted[data]) for data in sorted(state.evicted)]
     for data in sorted(state.windows):
         window = state.windows[data]
         for spec, table in zip(state.layout.specs, window.tables, strict=True):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-from holdfast.engine.tables.base import APPEND, REPLACE, Cell, Rows, Slot, Table
+from holdfast.engine.tables.base import APPEND, REPLACE, Cell, Focus, Rows, Slot, Table, Undo
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.model.coders import Coder
-from holdfast.model.state import BagState
+from holdfast.model.state import BagState, StateSpec
 
-__all__ = ["BagCell", "BagTable", "BagView"]
+__all__ = ["BagCell", "BagTable", "BagView", "LimitedBagCell", "OverLimit"]
 
 _REPLACED = -1
 
@@ -51,6 +51,20 @@ class BagTable(Table):
 
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return [change(stored) for stored in entry]
+
+    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+        return [(self.spec.coder, entry)]
+
+    def shorten(self, key: Slot, most: int) -> int:
+        """Removes the oldest values of a key until it has so many; gives how many went."""
+        values = self.values.get(key, ())
+        surplus = len(values) - most
+        if surplus <= 0:
+            return 0
+        # A new list: whoever reads from the old one goes by its length.
+        self.values[key] = values[surplus:]
+        self.changes[key] = _REPLACED
+        return surplus
 
     def reveal(self, key: Slot) -> list[Any]:
         return [self.spec.coder.thaw(stored) for stored in self.values[key]]
@@ -112,6 +126,25 @@ class BagCell(Cell[BagTable], BagState[Any]):
             self._undo.restore(self._changes, key)
         del self._values[key]
         self._changes[key] = _REPLACED
+
+
+class OverLimit(BaseException):
+    """A call would have made a bag larger than it may be. It is taken back; no function is to catch this on its way."""
+
+
+class LimitedBagCell(BagCell):
+    """A bag that refuses to grow beyond a limit."""
+
+    __slots__ = ("_most",)
+
+    def __init__(self, spec: StateSpec, focus: Focus, undo: Undo | None, most: int) -> None:
+        super().__init__(spec, focus, undo)
+        self._most = most
+
+    def add(self, value: Any) -> None:
+        if len(self._values.get(self._focus.key, ())) >= self._most:
+            raise OverLimit(self._spec.name)
+        super().add(value)
 
 
 def _truncate(values: list[Any], length: int) -> None:

@@ -14,7 +14,7 @@ Invariants
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdfast.errors import CoderError
@@ -134,6 +134,13 @@ class Table(abc.ABC):
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         """An entry with each of its stored values changed."""
         raise NotImplementedError(type(self).__name__)
+
+    @abc.abstractmethod
+    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+        """The stored values that an entry is made of, with their coders."""
+
+    def prepare(self) -> None:  # noqa: B027
+        """Brings what changed into the form in which it will be stored."""
 
     def pack(self, entry: Any) -> Any:
         """One entry of `values` as something that MessagePack has."""

@@ -22,9 +22,12 @@ class CombiningTable(ValueTable):
     spec: CombiningStateSpec
 
     def delta(self) -> Iterator[Rows]:
+        self.prepare()
+        return super().delta()
+
+    def prepare(self) -> None:
         if type(combine_fn_of(self.spec)).compact is not CombineFn.compact:
             self._compact()
-        return super().delta()
 
     def _compact(self) -> None:
         """Lets the CombineFn shrink what is about to be stored."""

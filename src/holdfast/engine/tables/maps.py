@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import Any
 
@@ -21,7 +21,7 @@ from holdfast.engine.tables.base import (
 )
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.engine.tables.sets import check_hashable
-from holdfast.model.coders import Encoded
+from holdfast.model.coders import Coder, Encoded
 from holdfast.model.state import MapState, MapStateSpec
 
 __all__ = ["MapCell", "MapTable"]
@@ -86,6 +86,9 @@ class MapTable(Table):
 
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return {name: change(stored) for name, stored in entry.items()}
+
+    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+        return [(self.spec.key_coder, entry.keys()), (self.spec.coder, entry.values())]
 
     def reveal(self, key: Slot) -> dict[Any, Any]:
         name, value = self.spec.key_coder.thaw, self.spec.coder.thaw

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import Any
 
@@ -12,10 +12,13 @@ import numpy as np
 from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.errors import CoderError, InputError
+from holdfast.model.coders import Coder, VarIntCoder
 from holdfast.model.state import OrderedListState
 from holdfast.model.timestamps import Timestamp
 
 __all__ = ["OrderedListCell", "OrderedListTable", "Series"]
+
+_TIMES = VarIntCoder()
 
 
 class Series:
@@ -121,6 +124,9 @@ class OrderedListTable(Table):
 
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return Series(list(entry.times), [change(stored) for stored in entry.values])
+
+    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+        return [(_TIMES, entry.times), (self.spec.coder, entry.values)]
 
     def reveal(self, key: Slot) -> list[tuple[Timestamp, Any]]:
         series = self.values[key]

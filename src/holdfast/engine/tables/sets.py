@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
 from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table, as_members
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.errors import InputError
-from holdfast.model.coders import Encoded
+from holdfast.model.coders import Coder, Encoded
 from holdfast.model.state import SetState
 
 __all__ = ["SetCell", "SetTable", "check_hashable"]
@@ -69,6 +69,9 @@ class SetTable(Table):
 
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return {change(stored) for stored in entry}
+
+    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+        return [(self.spec.coder, entry)]
 
     def reveal(self, key: Slot) -> set[Any]:
         return {self.spec.coder.thaw(stored) for stored in self.values[key]}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from holdfast.engine.tables.base import DROP, MISSING, PUT, Cell, Focus, Rows, Slot, Table, Undo
-from holdfast.model.coders import BooleanCoder, BytesCoder, Encoded, FloatCoder, StrUtf8Coder, VarIntCoder
+from holdfast.model.coders import BooleanCoder, BytesCoder, Coder, Encoded, FloatCoder, StrUtf8Coder, VarIntCoder
 from holdfast.model.state import StateSpec, ValueState
 
 __all__ = ["ValueCell", "ValueTable", "value_cell"]
@@ -73,6 +73,9 @@ class ValueTable(Table):
 
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return change(entry)
+
+    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+        return [(self.spec.coder, (entry,))]
 
     def reveal(self, key: Slot) -> Any:
         return self.spec.coder.thaw(self.values[key])

@@ -1,0 +1,60 @@
+"""Limits: how much state a step may keep, and what happens when it would be more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Limits"]
+
+_POLICIES = ("fail", "evict_lru", "evict_oldest", "over_limit")
+_NAMES = ("max_keys", "max_bytes", "max_bytes_per_key", "max_bag_size")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much state a step may keep.
+
+    `max_keys` and `max_bytes` are for the whole step; each key group keeps its share of them. `max_bytes_per_key` is for
+    all cells of one key, in all its windows together. `max_bag_size` is how many elements one bag cell may have.
+
+    `policy`: "fail" stops with an error that names the heaviest keys. "evict_lru" removes the keys that were not used for
+    the longest time, "evict_oldest" those that came first. "over_limit" diverts elements to the output of that name.
+    """
+
+    max_keys: int | None = None
+    max_bytes: int | None = None
+    max_bytes_per_key: int | None = None
+    max_bag_size: int | None = None
+    policy: str = "fail"
+
+    @property
+    def evicts(self) -> bool:
+        return self.policy in ("evict_lru", "evict_oldest")
+
+    @property
+    def fails(self) -> bool:
+        return self.policy == "fail"
+
+    @property
+    def diverts(self) -> bool:
+        return self.policy == "over_limit"
+
+    @staticmethod
+    def problems(given: Any) -> Iterator[str]:
+        """What is wrong with what was given as limits, in sentences."""
+        if given is None:
+            return
+        if not isinstance(given, Limits):
+            what = "the class Limits" if given is Limits else repr(given)
+            yield f"limits is {what}; give hf.Limits(max_keys=...)."
+            return
+        for name in _NAMES:
+            limit = getattr(given, name)
+            if limit is not None and (type(limit) is not int or limit < 1):
+                yield f"{name} is {limit!r}; it must be a whole number of at least 1."
+        if all(getattr(given, name) is None for name in _NAMES):
+            yield f"The limits limit nothing: give one of {', '.join(_NAMES)}."
+        if given.policy not in _POLICIES:
+            yield f"The policy of the limits is {given.policy!r}; it can be {', '.join(map(repr, _POLICIES))}."
