@@ -9,7 +9,7 @@ from holdfast.engine.intake import Elements
 from holdfast.engine.metrics import StepMetrics
 from holdfast.engine.runner import Clocks, StepRunner
 from holdfast.engine.whole_windows import PartialBlock, WholeWindowRunner
-from holdfast.errors import LimitExceeded
+from holdfast.errors import InvalidStep, LimitExceeded
 
 __all__ = ["run_bundle"]
 
@@ -30,6 +30,9 @@ def run_bundle(
     metrics = StepMetrics()
     limiter = runner.limiter
     if limiter is not None:
+        if not hasattr(backend, "limit"):
+            problem = f"The backend {type(backend).__name__} has no limit(), so the step can have no limits."
+            raise InvalidStep(runner.step.name, [problem])
         limiter.begin()
     for state, places, sweep in backend.parts(intake.slots, clocks, runner):
         taken = intake if places is None else intake.take(places)
