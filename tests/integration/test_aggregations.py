@@ -96,9 +96,16 @@ class TestRefusals:
 
     def test_a_result_of_unknown_type(self, events):
         with pytest.raises(hf.InvalidStep, match="give output="):
-            windowed(events, value="v").combine_per_key(max)
-        with pytest.raises(hf.InvalidStep, match="give output="):
+            windowed(events, value="v").combine_per_key(len)
+
+    def test_a_field_that_there_is_not(self, events):
+        with pytest.raises(hf.InvalidStep, match="no column 'nowhere'; there are"):
             windowed(events).combine_per_key(hf.Sum("nowhere"))
+        with pytest.raises(hf.InvalidStep, match="the value is the bare column 'v'"):
+            windowed(events, value="v").combine_per_key(hf.Sum("nowhere"))
+
+    def test_the_builtin_max_has_the_type_of_its_column(self, events):
+        assert windowed(events, value="v").combine_per_key(max).schema["value"].dataType.simpleString() == "int"
 
     def test_two_columns_of_one_name(self, events):
         with pytest.raises(hf.InvalidStep, match="'k'"):
