@@ -25,6 +25,7 @@ from _report import machine, print_table, print_target, save_json, save_plot
 import holdfast as hf
 from holdfast.spark.unpack import origin_of
 
+_CORES = 2
 _HOURS = 3
 _BEGIN = 1_600_000_000
 _SCHEMA = "key string, at timestamp, value double"
@@ -140,7 +141,7 @@ def main() -> None:
         "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
         "spark.sql.files.openCostInBytes": "0",
     }
-    spark = hf.session("ttl", cores=2, config=config)
+    spark = hf.session("ttl", cores=_CORES, config=config)
     results: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory(prefix="holdfast-ttl-") as folder:
         work = Path(folder)
@@ -161,7 +162,8 @@ def main() -> None:
     ]
     print_table(["", "keys at the end", "most keys", "checkpoint at the end"], rows)
     with_ttl = results["24 hours"]
-    share = sum(b["sweep_ms"] for b in with_ttl) / sum(b["ms"] for b in with_ttl)
+    # Workers sweep side by side, one on each core.
+    share = sum(b["sweep_ms"] for b in with_ttl) / _CORES / sum(b["ms"] for b in with_ttl)
     print()
     print_target("keys, last quarter / second quarter, 24 hours", level(with_ttl, "keys"), "below", 1.2)
     print_target("checkpoint, last quarter / second quarter, 24 hours", level(with_ttl, "checkpoint_bytes"), "below", 1.2)

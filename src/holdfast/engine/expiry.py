@@ -2,11 +2,12 @@
 
 The time of the last touch is a hidden cell beside the cell. An index leads from a time to the keys that may expire then.
 It is lazy: a key that is touched again stays where it is, and is moved on when its turn comes. So a touch costs nothing
-more than noting its time, and each key has one entry.
+more than noting its time, and each key has one entry. Times are lumped: keys that expire about the same time are taken
+together, and those among them whose time has not quite come go back.
 
 Invariants
 - Every key with a stamp has an entry at a time that is not later than when it expires.
-- What a sweep removes depends on the stamps alone: it takes keys in the order of their time and then of the keys, so many
+- What a sweep removes depends on the stamps alone: it takes keys in the order of their lumps and then of the keys, so many
   in a bundle. A fresh worker, whose index is new, does the same.
 """
 
@@ -58,12 +59,17 @@ class ExpiryIndex:
 
     def _take(self) -> None:
         time = heapq.heappop(self._times)
+        places = self._at.pop(time)
+        while self._queue and self._queue[0][0] == time:
+            # Left from a sweep before: all of a lump go in one order, whenever they came into it.
+            _, left = self._queue.popleft()
+            places.setdefault((left.window, left.cell), []).append(left.slot)
         entries = [
             (time, Expiring(window, cell, slot))
-            for (window, cell), slots in sorted(self._at.pop(time).items())
+            for (window, cell), slots in sorted(places.items())
             for slot in sort_slots(dict.fromkeys(slots))
         ]
-        # What was left in the queue is not earlier: it goes on after these.
+        # What was left in the queue is later: it goes on after these.
         self._queue.extendleft(reversed(entries))
 
     @property

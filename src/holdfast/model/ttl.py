@@ -11,6 +11,7 @@ from holdfast.model.timestamps import Duration
 
 __all__ = ["Ttl"]
 
+_LUMPS = 256
 _CHOICES = {"refresh": ("write", "read"), "expired": ("never", "until_cleaned"), "time": ("processing", "event")}
 
 
@@ -58,3 +59,9 @@ class Ttl:
 
     def describe(self) -> dict[str, Any]:
         return {"micros": self.micros, "refresh": self.refresh, "expired": self.expired, "time": self.time}
+
+
+def lump(time: int, micros: int) -> int:
+    """The beginning of the lump that a time belongs to: 256 lumps make a time to live of so many microseconds."""
+    width = max(1, micros // _LUMPS)
+    return time - time % width

@@ -12,7 +12,7 @@ from holdfast.model.coders import VarIntCoder
 from holdfast.model.signature import cell_methods
 from holdfast.model.state import StateSpec, ValueStateSpec
 from holdfast.model.timestamps import MIN_TIMESTAMP
-from holdfast.model.ttl import Ttl
+from holdfast.model.ttl import Ttl, lump
 
 __all__ = ["NEVER_TOUCHED", "TtlClock", "expiring_cell", "stamp_name", "stamp_spec"]
 
@@ -98,7 +98,7 @@ class _Expiring:
         if stamp is None or stamp < now:
             self._stamps.write(now)
         if stamp is None:
-            self._enter(self._focus.key, now + self._micros)
+            self._enter(self._focus.key, lump(now + self._micros, self._micros))
 
     def stamp(self, now: int) -> None:
         """Notes a touch of the key in focus, for which the index has an entry."""
