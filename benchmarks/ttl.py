@@ -3,7 +3,7 @@
 Every micro-batch brings keys that never come again, three hours of event time at once. Noted after each: how many keys
 are in the state, how large the checkpoint is, and what share of the time went into removing what has expired.
 
-    python benchmarks/ttl.py [--quick] [--keys 2000000] [--days 5]
+    python benchmarks/ttl.py [--quick] [--keys 2000000] [--days 10]
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the keys")
     parser.add_argument("--keys", type=int, default=2_000_000)
-    parser.add_argument("--days", type=int, default=5)
+    parser.add_argument("--days", type=int, default=10)
     parser.add_argument("--backend", choices=["heap", "disk"], default="heap")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, default=Path("artifacts/ttl.json"))
