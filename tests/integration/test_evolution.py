@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -74,6 +75,21 @@ def test_what_is_refused_leaves_the_checkpoint_alone(feed, run_job):
     with pytest.raises(hf.StateConflict, match="the coder of the cell 'total' was"):
         run_job(step(source, Text()))
     assert rows(run_job(step(source, Cents()))) == [("a", 3.0)]
+
+
+@pytest.mark.parametrize("backend", ["heap", "disk"])
+def test_a_checkpoint_taken_back_to_before_the_new_code(feed, run_job, tmp_path, backend):
+    """The workers have the state as the new code keeps it, and the log is the old code's again."""
+    source = feed(ROWS)
+    add(source, a=250, b=100)
+    run_job(step(source, Cents(), backend=backend))
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "copy")
+    add(source, a=50, b=50)
+    once = rows(run_job(step(source, Euros(), backend=backend)))
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.copytree(tmp_path / "copy", tmp_path / "checkpoint")
+    again = rows(run_job(step(source, Euros(), backend=backend)))
+    assert once == again == [("a", 3.0), ("b", 1.5)]
 
 
 def test_a_job_says_what_is_different(feed, tmp_path, capsys):

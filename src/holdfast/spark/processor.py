@@ -21,13 +21,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from holdfast.engine.backends.protocol import Due, Place
 from holdfast.engine.bundle import run_bundle
-from holdfast.engine.evolution import adapted
+from holdfast.engine.evolution import MANIFEST, adapted
 from holdfast.engine.runner import Clocks, collection_paused
-from holdfast.engine.state import Layout
 from holdfast.errors import HoldfastError
 from holdfast.model.timestamps import MIN_TIMESTAMP
 from holdfast.model.windows import GlobalWindow
-from holdfast.spark.plan import Loaded, StepPlan
+from holdfast.spark.plan import StepPlan
 from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
 from holdfast.spark.transport import carried
 from holdfast.spark.worker import WORKER
@@ -88,15 +87,13 @@ class KeyGroupProcessor(StatefulProcessor):
             query += self._plan.script.scope()
         loaded = WORKER.step(self._plan, query)
         try:
-            backend = WORKER.group(query, loaded, label)
+            # A copy that was made for another manifest would read a log of other cells: the attempt that adapted it may have
+            # been undone, or the checkpoint taken back to before that.
+            backend = WORKER.group(query, loaded, label, self._blobs.get(MANIFEST))
             if backend is None:
-                backend = WORKER.add_group(query, loaded, place, self._adapted(loaded))
-                backend.open(self._blobs)
-            else:
-                backend.open(self._blobs)
-                if backend.is_new:
-                    # The attempt that wrote the manifest may have been undone, or the micro-batch is evaluated once more.
-                    self._adapted(loaded)
+                layout = adapted(self._blobs, self._plan.manifest, loaded.layout, self._plan.evolution)
+                backend = WORKER.add_group(query, loaded, place, layout, self._blobs.get(MANIFEST))
+            backend.open(self._blobs)
             clocks = self._clocks(times)
             rows: list[tuple[str, bytes]] = []
             metrics = run_bundle(
@@ -117,10 +114,6 @@ class KeyGroupProcessor(StatefulProcessor):
         WORKER.used(query, loaded, label)
         self._metrics.add(metrics)
         return rows
-
-    def _adapted(self, loaded: Loaded) -> Layout:
-        """Sees to it that what is stored fits the step."""
-        return adapted(self._blobs, self._plan.manifest, loaded.layout, self._plan.evolution)
 
     def _clocks(self, times: Any) -> Clocks:
         """The clocks of this micro-batch. Spark's watermark is 0 as long as there is none."""
@@ -158,7 +151,8 @@ class KeyGroupProcessor(StatefulProcessor):
         """In milliseconds, rounded up: at a time that Spark's clock can show, everything until then is due."""
         event = None if due.event is None or due.event >= _NEVER else due.event
         if not self._plan.uses_processing_time:
-            return None if event is None else -(-event // 1000)
+            # A time to live may have been looked up a little early; what is due now has been done.
+            return None if event is None else max(-(-event // 1000), times.getCurrentWatermarkInMs() + 1)
         soonest = [] if due.real is None else [-(-due.real // 1000)]
         if event is not None or (soonest and self._plan.script is not None):
             soonest.append(_now_micros(times) // 1000 + 1)

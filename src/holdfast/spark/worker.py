@@ -37,6 +37,8 @@ class Worker:
     def __init__(self) -> None:
         self._steps: OrderedDict[Hashable, Loaded] = OrderedDict()
         self._groups: OrderedDict[Hashable, StateBackend] = OrderedDict()
+        self._manifests: dict[Hashable, bytes | None] = {}
+        """By which manifest each key group was read."""
         self._sizes: dict[Hashable, int] = {}
         self._frozen = _FREEZE_BYTES_MIN
 
@@ -53,15 +55,18 @@ class Worker:
         loaded.refresh(plan.side_inputs)
         return loaded
 
-    def group(self, query: str, loaded: Loaded, label: int) -> StateBackend | None:
-        """The backend of a key group, if it was worked on here before."""
+    def group(self, query: str, loaded: Loaded, label: int, manifest: bytes | None) -> StateBackend | None:
+        """The backend of a key group, if it was worked on here before, with the manifest that is stored now."""
         name = (query, loaded.plan.digest, label)
         backend = self._groups.get(name)
+        if backend is not None and self._manifests[name] != manifest:
+            self.forget(query, loaded, label)
+            return None
         if backend is not None:
             self._groups.move_to_end(name)
         return backend
 
-    def add_group(self, query: str, loaded: Loaded, place: Place, layout: Layout) -> StateBackend:
+    def add_group(self, query: str, loaded: Loaded, place: Place, layout: Layout, manifest: bytes | None) -> StateBackend:
         """A new backend for a key group, with the layout that its stored state has."""
         label = place.key_group
         # Groups with equal load would all write their snapshots in the same micro-batch; the label spreads them.
@@ -73,7 +78,9 @@ class Worker:
             backend = DiskBackend(layout, _file_of(query, loaded.plan.digest, label), options)
         else:
             backend = HeapBackend(layout, options)
-        self._groups[query, loaded.plan.digest, label] = backend
+        name = (query, loaded.plan.digest, label)
+        self._groups[name] = backend
+        self._manifests[name] = manifest
         return backend
 
     def used(self, query: str, loaded: Loaded, label: int) -> None:
@@ -85,6 +92,7 @@ class Worker:
         while total > budget and len(self._groups) > 1:
             evicted, backend = self._groups.popitem(last=False)
             backend.release()
+            del self._manifests[evicted]
             total -= self._sizes.pop(evicted, 0)
         if total > _FREEZE_RATIO * self._frozen:
             # Spark's worker collects garbage after every task, and would walk through all of the state each time.
@@ -92,12 +100,13 @@ class Worker:
             self._frozen = total
 
     def forget(self, query: str, loaded: Loaded, label: int) -> None:
-        """Drops a key group whose bundle failed."""
+        """Drops a key group whose bundle failed, or that is not what is stored."""
         name = (query, loaded.plan.digest, label)
         backend = self._groups.pop(name, None)
         if backend is not None:
             backend.abandon()
             backend.release()
+        self._manifests.pop(name, None)
         self._sizes.pop(name, None)
 
     @property
