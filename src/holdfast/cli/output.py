@@ -1,0 +1,73 @@
+"""What all commands share: how they speak to people and to programs, and where Spark comes from.
+
+Results go to the standard output: tables for people, with `--json` one JSON document. Everything else (progress, notes,
+errors) goes to the standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from holdfast.errors import HoldfastError
+
+__all__ = ["AsJson", "Report", "console", "error_console", "give", "quiet_spark", "report_error", "working"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Give the result as JSON, for programs.")]
+
+console = Console(soft_wrap=True)
+error_console = Console(stderr=True, soft_wrap=True)
+
+Report = Callable[[int, int], None]
+"""Told how much is done, of how much."""
+
+
+def give(result: Any, as_json: bool, show: Callable[[], None]) -> None:
+    """Gives a result: as JSON, or as `show` shows it."""
+    if as_json:
+        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False, default=str) + "\n")
+    else:
+        show()
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[Report]:
+    """Shows that something is going on, on a terminal; what is given may be told how far it is."""
+    if not error_console.is_terminal:
+        yield lambda done, total: None
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=error_console, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def quiet_spark() -> Iterator[Any]:
+    """A local session for as long as a command runs, which says nothing by itself."""
+    from holdfast.spark.session import session
+
+    with working("Starting Spark"):
+        spark = session("holdfast-tool")
+        spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def report_error(error: HoldfastError, as_json: bool) -> None:
+    """Says what went wrong, where, and what to do."""
+    if as_json:
+        context = {name: str(value) for name, value in error.context.items()}
+        content = {"what": error.what, "detail": error.detail, "todo": error.todo, "where": context}
+        sys.stderr.write(json.dumps({"error": content}, indent=2, ensure_ascii=False) + "\n")
+    else:
+        error_console.print(f"error: {error}", markup=False, highlight=False)
