@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 
+# Each of these adds its command to a group.
+from holdfast.cli import state_diff, state_history, state_ls, state_show  # noqa: F401
 from holdfast.cli.groups import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError

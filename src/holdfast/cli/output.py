@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from holdfast.errors import HoldfastError
 
-__all__ = ["AsJson", "Report", "console", "error_console", "give", "quiet_spark", "report_error", "working"]
+__all__ = ["AsJson", "Report", "console", "error_console", "give", "quiet_spark", "report_error", "size_text", "working"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Give the result as JSON, for programs.")]
 
@@ -71,3 +71,12 @@ def report_error(error: HoldfastError, as_json: bool) -> None:
         sys.stderr.write(json.dumps({"error": content}, indent=2, ensure_ascii=False) + "\n")
     else:
         error_console.print(f"error: {error}", markup=False, highlight=False)
+
+
+def size_text(size: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"
