@@ -9,8 +9,10 @@ about.
 from __future__ import annotations
 
 import abc
+import errno
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,14 +131,20 @@ def _local(path: str) -> Path | None:
     return None
 
 
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""What file systems say that have no links between files."""
+
+
 def _checksum(path: Path) -> Path:
     return path.with_name(f".{path.name}.crc")
 
 
 class _LocalFiles(Files):
     def read(self, path: str) -> bytes | None:
-        local = self._path(path)
-        return local.read_bytes() if local.exists() else None
+        try:
+            return self._path(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def write(self, path: str, content: bytes) -> None:
         local = self._path(path)
@@ -151,6 +159,10 @@ class _LocalFiles(Files):
             os.link(partial, local)
         except FileExistsError:
             return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return self._created_in_place(local, content)
         finally:
             partial.unlink()
         return True
@@ -204,9 +216,19 @@ class _LocalFiles(Files):
         return FileInfo(local.name, path, status.st_size, local.is_dir(), status.st_mtime)
 
     @staticmethod
+    def _created_in_place(local: Path, content: bytes) -> bool:
+        """Where there are no links: a file that is created by one only, but can be seen before it is whole."""
+        try:
+            with local.open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            return False
+        return True
+
+    @staticmethod
     def _written_beside(local: Path, content: bytes) -> Path:
         local.parent.mkdir(parents=True, exist_ok=True)
-        partial = local.with_name(f".{local.name}.{os.getpid()}.tmp")
+        partial = local.with_name(f".{local.name}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:
             with partial.open("wb") as file:
                 file.write(content)
