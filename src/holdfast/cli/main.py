@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 
+from holdfast.cli import stop as _stop  # noqa: F401
 from holdfast.cli.groups import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError

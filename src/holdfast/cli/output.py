@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from holdfast.errors import HoldfastError
+from holdfast.spark.files import is_local
 
-__all__ = ["AsJson", "Report", "console", "error_console", "give", "quiet_spark", "report_error", "working"]
+__all__ = ["AsJson", "Report", "console", "error_console", "give", "quiet_spark", "report_error", "spark_for", "working"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Give the result as JSON, for programs.")]
 
@@ -61,6 +62,16 @@ def quiet_spark() -> Iterator[Any]:
         yield spark
     finally:
         spark.stop()
+
+
+@contextlib.contextmanager
+def spark_for(*paths: str) -> Iterator[Any]:
+    """A session if one of these paths needs one to be read; else None."""
+    if all(is_local(path) for path in paths):
+        yield None
+    else:
+        with quiet_spark() as spark:
+            yield spark
 
 
 def report_error(error: HoldfastError, as_json: bool) -> None:

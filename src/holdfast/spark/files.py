@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import HoldfastError
 
-__all__ = ["FileInfo", "Files", "copy_file", "files_of", "join", "normalised", "read_file", "write_file"]
+__all__ = ["FileInfo", "Files", "copy_file", "files_of", "is_local", "join", "normalised", "read_file", "write_file"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ class FileInfo:
 def join(path: str, *names: str) -> str:
     """A path below another."""
     return "/".join([path.rstrip("/"), *names])
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is on this machine's own file system, for which no Spark is needed."""
+    return _local(path) is not None
 
 
 def normalised(path: str) -> str:

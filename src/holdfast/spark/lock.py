@@ -108,6 +108,11 @@ class Lock:
 
     def acquire(self) -> Lock:
         """Takes the lock. Raises CheckpointLocked if somebody else has it."""
+        before = _held.get(self._token)
+        if before is not None:
+            if before.needed:
+                raise _locked(self._checkpoint, before._info(), "is in use:")
+            before.release()
         self._taken_at = _now()
         self.lost = None
         # What is not in there would be taken for a leftover of this process.
@@ -203,7 +208,10 @@ class Lock:
         return info is not None and info.token == self._token
 
     def _content(self) -> bytes:
-        return _content(LockInfo(self._owner, self._process, self._taken_at, _now(), self._token))
+        return _content(self._info())
+
+    def _info(self) -> LockInfo:
+        return LockInfo(self._owner, self._process, self._taken_at, _now(), self._token)
 
 
 _held: dict[str, Lock | None] = {}
