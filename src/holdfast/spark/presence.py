@@ -74,14 +74,14 @@ class Presence:
             register(self._job)
 
     def end(self) -> None:
-        """Gives the lock back, and removes a request that has been heeded; nothing happens if this has been done."""
+        """Gives the lock back, last of all, for others wait for it; nothing happens if this has been done."""
         with self._turn:
+            forget(self._job)
             if self._lock is not None and self._lock.is_held:
                 with contextlib.suppress(Exception):
                     assert self._files is not None
                     take_back(self._files, self._checkpoint, self._token)
                 self._lock.release()
-            forget(self._job)
 
     def check(self) -> None:
         """Raises CheckpointLocked if the lock was lost to somebody else."""
@@ -89,7 +89,10 @@ class Presence:
             self._lock.check()
 
     def _look(self) -> None:
-        if not self._runs():
+        with self._turn:
+            # From here on the start is over.
+            runs = self._runs
+        if not runs():
             self.end()
             return
         assert self._files is not None
