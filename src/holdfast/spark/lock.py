@@ -130,13 +130,14 @@ class Lock:
     def release(self) -> None:
         """Gives the lock back; nothing happens if it is not held, or no longer."""
         with self._turn:
-            if _held.pop(self._token, None) is None:
+            if not self.is_held:
                 return
             self._ended.set()
             # If it cannot be removed it is stale all the same, since nobody here knows it any more.
             with contextlib.suppress(Exception):
                 if self._is_own():
                     self._files.remove(self._path)
+            _held.pop(self._token, None)
 
     def check(self) -> None:
         """Raises CheckpointLocked if the lock was lost to somebody else."""
@@ -145,7 +146,7 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        return self._token in _held
+        return _held.get(self._token) is self
 
     @property
     def is_of_this_process(self) -> bool:
