@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import sys
 
+from holdfast.cli import checkpoint_show, stop
 from holdfast.cli import run as run_command
-from holdfast.cli import stop
 from holdfast.cli.groups import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError
 
 __all__ = ["COMMANDS", "main", "run"]
 
-COMMANDS = (run_command, stop)
+COMMANDS = (checkpoint_show, run_command, stop)
 """Their files; importing them adds them to the groups."""
 
 

@@ -9,6 +9,7 @@ about.
 from __future__ import annotations
 
 import abc
+import contextlib
 import errno
 import os
 import shutil
@@ -177,7 +178,12 @@ class _LocalFiles(Files):
         if not local.is_dir():
             return None
         found = [entry for entry in os.scandir(local) if not (entry.name.startswith(".") and entry.name.endswith(".crc"))]
-        return [self._info(Path(entry.path), join(path, entry.name)) for entry in sorted(found, key=lambda e: e.name)]
+        entries = []
+        for entry in sorted(found, key=lambda e: e.name):
+            # A job that is running removes and renames files meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                entries.append(self._info(Path(entry.path), join(path, entry.name)))
+        return entries
 
     def info(self, path: str) -> FileInfo | None:
         local = self._path(path)
