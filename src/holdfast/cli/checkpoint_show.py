@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from holdfast.cli.arguments import Batch, Checkpoint
 from holdfast.cli.groups import checkpoint as group
 from holdfast.cli.output import AsJson, console, give, size_text, spark_for, table, working
-from holdfast.ops.layout import spans
-from holdfast.ops.overview import OperatorOverview, Overview, overview
+
+if TYPE_CHECKING:
+    from holdfast.ops.overview import OperatorOverview, Overview
 
 __all__ = ["show"]
 
+_STATE_TITLE = "State, by version (micro-batch N leaves version N + 1)"
 _STATE = ("operator", "partitions", "snapshots of", "size", "changelogs of", "size")
 
 
 @group.command()
-def show(
-    checkpoint: Annotated[str, typer.Argument(metavar="CKPT", help="The job's checkpoint.")],
-    batch: Annotated[int | None, typer.Option(help="Show the offsets of this micro-batch instead of the last.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Offsets by source, commits, watermark, versions and sizes of the state, and who is using it."""
+def show(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> None:
+    """Show offsets by source, commits, watermark, versions and sizes of the state, and who is using it."""
+    from holdfast.ops.overview import overview
+
     with spark_for(checkpoint) as spark, working("Reading the checkpoint"):
         found = overview(spark, checkpoint, batch=batch)
     give(found.as_dict(), as_json, lambda: _show(found))
@@ -39,15 +38,14 @@ def _show(found: Overview) -> None:
         steps = [(s.name, s.backend, s.key_groups, ", ".join(s.cells), ", ".join(s.timers)) for s in found.steps]
         console.print(table("Steps", ("step", "backend", "key groups", "cells", "timers"), steps))
     if found.operators:
-        columns = ("operator", "partitions", "snapshots of", "size", "changelogs of", "size")
-        console.print(
-            table("State, by version (micro-batch N leaves version N + 1)", columns, map(_operator, found.operators))
-        )
+        console.print(table(_STATE_TITLE, _STATE, map(_operator, found.operators)))
     sizes = [(kind, size_text(size)) for kind, size in found.sizes.items()]
     console.print(table("Sizes", ("kind", "size"), [*sizes, ("all", size_text(sum(found.sizes.values())))]))
 
 
 def _facts(found: Overview) -> list[tuple[str, str]]:
+    from holdfast.ops.layout import spans
+
     user = found.used_by
     used = (
         "nobody" if user is None else f"{user['owner']} on {user['host']}, process {user['process']}, since {user['since']}"
@@ -68,6 +66,8 @@ def _facts(found: Overview) -> list[tuple[str, str]]:
 
 
 def _operator(operator: OperatorOverview) -> tuple[str, ...]:
+    from holdfast.ops.layout import spans
+
     return (
         f"{operator.number}: {'a step' if operator.is_a_step else operator.name}",
         str(operator.partitions),

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.cli import checkpoint_show, stop
-from holdfast.cli import run as run_command
+# Each of these adds its command to a group.
+from holdfast.cli import checkpoint_show, state_diff, state_history, state_ls, state_show, stop  # noqa: F401
+from holdfast.cli import run as run_command  # noqa: F401
 from holdfast.cli.groups import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError
 
-__all__ = ["COMMANDS", "main", "run"]
-
-COMMANDS = (checkpoint_show, run_command, stop)
-"""Their files; importing them adds them to the groups."""
+__all__ = ["main", "run"]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -20,7 +20,6 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.errors import HoldfastError
-from holdfast.spark.files import is_local
 
 __all__ = [
     "AsJson",
@@ -32,6 +31,7 @@ __all__ = [
     "report_error",
     "size_text",
     "spark_for",
+    "table",
     "working",
 ]
 
@@ -81,6 +81,8 @@ def quiet_spark() -> Iterator[Any]:
 @contextlib.contextmanager
 def spark_for(*paths: str) -> Iterator[Any]:
     """A session if one of these paths needs one to be read; else None."""
+    from holdfast.spark.files import is_local
+
     if all(is_local(path) for path in paths):
         yield None
     else:
@@ -98,15 +100,6 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
     return made
 
 
-def size_text(size: float) -> str:
-    """Bytes, for people."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TB"
-
-
 def report_error(error: HoldfastError, as_json: bool) -> None:
     """Says what went wrong, where, and what to do."""
     if as_json:
@@ -115,3 +108,12 @@ def report_error(error: HoldfastError, as_json: bool) -> None:
         sys.stderr.write(json.dumps({"error": content}, indent=2, ensure_ascii=False) + "\n")
     else:
         error_console.print(f"error: {error}", markup=False, highlight=False)
+
+
+def size_text(size: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"

@@ -9,7 +9,6 @@ import typer
 
 from holdfast.cli.groups import app
 from holdfast.cli.output import AsJson, console, give, spark_for, working
-from holdfast.ops.stopping import find_running, stop_job
 
 __all__ = ["stop"]
 
@@ -22,6 +21,8 @@ def stop(
     as_json: AsJson = False,
 ) -> None:
     """Stop a running job at the end of its micro-batch, with a savepoint if wanted."""
+    from holdfast.ops.stopping import find_running, stop_job
+
     checkpoint = find_running(None, job)
     with spark_for(checkpoint, savepoint or checkpoint) as spark, working(f"Waiting for {job} to stop") as report:
         stopped = stop_job(
