@@ -9,16 +9,31 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
 
 from holdfast.errors import HoldfastError
 
-__all__ = ["AsJson", "Report", "console", "error_console", "give", "quiet_spark", "report_error", "size_text", "working"]
+__all__ = [
+    "AsJson",
+    "Report",
+    "console",
+    "error_console",
+    "give",
+    "quiet_spark",
+    "report_error",
+    "size_text",
+    "spark_for",
+    "table",
+    "working",
+]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Give the result as JSON, for programs.")]
 
@@ -61,6 +76,28 @@ def quiet_spark() -> Iterator[Any]:
         yield spark
     finally:
         spark.stop()
+
+
+@contextlib.contextmanager
+def spark_for(*paths: str) -> Iterator[Any]:
+    """A session if one of these paths needs one to be read; else None."""
+    from holdfast.spark.files import is_local
+
+    if all(is_local(path) for path in paths):
+        yield None
+    else:
+        with quiet_spark() as spark:
+            yield spark
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """A table whose cells are taken as they are: square brackets in a name mean nothing."""
+    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made
 
 
 def report_error(error: HoldfastError, as_json: bool) -> None:

@@ -9,8 +9,11 @@ about.
 from __future__ import annotations
 
 import abc
+import contextlib
+import errno
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import HoldfastError
 
-__all__ = ["FileInfo", "Files", "copy_file", "files_of", "join", "normalised", "read_file", "write_file"]
+__all__ = ["FileInfo", "Files", "copy_file", "files_of", "is_local", "join", "normalised", "read_file", "write_file"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ class FileInfo:
 def join(path: str, *names: str) -> str:
     """A path below another."""
     return "/".join([path.rstrip("/"), *names])
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is on this machine's own file system, for which no Spark is needed."""
+    return _local(path) is not None
 
 
 def normalised(path: str) -> str:
@@ -129,14 +137,20 @@ def _local(path: str) -> Path | None:
     return None
 
 
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""What file systems say that have no links between files."""
+
+
 def _checksum(path: Path) -> Path:
     return path.with_name(f".{path.name}.crc")
 
 
 class _LocalFiles(Files):
     def read(self, path: str) -> bytes | None:
-        local = self._path(path)
-        return local.read_bytes() if local.exists() else None
+        try:
+            return self._path(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def write(self, path: str, content: bytes) -> None:
         local = self._path(path)
@@ -151,6 +165,10 @@ class _LocalFiles(Files):
             os.link(partial, local)
         except FileExistsError:
             return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return self._created_in_place(local, content)
         finally:
             partial.unlink()
         return True
@@ -160,7 +178,12 @@ class _LocalFiles(Files):
         if not local.is_dir():
             return None
         found = [entry for entry in os.scandir(local) if not (entry.name.startswith(".") and entry.name.endswith(".crc"))]
-        return [self._info(Path(entry.path), join(path, entry.name)) for entry in sorted(found, key=lambda e: e.name)]
+        entries = []
+        for entry in sorted(found, key=lambda e: e.name):
+            # A job that is running removes and renames files meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                entries.append(self._info(Path(entry.path), join(path, entry.name)))
+        return entries
 
     def info(self, path: str) -> FileInfo | None:
         local = self._path(path)
@@ -204,9 +227,19 @@ class _LocalFiles(Files):
         return FileInfo(local.name, path, status.st_size, local.is_dir(), status.st_mtime)
 
     @staticmethod
+    def _created_in_place(local: Path, content: bytes) -> bool:
+        """Where there are no links: a file that is created by one only, but can be seen before it is whole."""
+        try:
+            with local.open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            return False
+        return True
+
+    @staticmethod
     def _written_beside(local: Path, content: bytes) -> Path:
         local.parent.mkdir(parents=True, exist_ok=True)
-        partial = local.with_name(f".{local.name}.{os.getpid()}.tmp")
+        partial = local.with_name(f".{local.name}.{os.getpid()}.{threading.get_ident()}.tmp")
         try:
             with partial.open("wb") as file:
                 file.write(content)
