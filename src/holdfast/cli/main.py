@@ -7,6 +7,14 @@ from __future__ import annotations
 
 import sys
 
+from holdfast.cli import (  # noqa: F401 - each adds its command
+    checkpoint_verify,
+    rescale,
+    savepoint_create,
+    savepoint_ls,
+    savepoint_restore,
+    savepoint_verify,
+)
 from holdfast.cli.groups import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from holdfast.errors import HoldfastError
 
-__all__ = ["AsJson", "Report", "console", "error_console", "give", "quiet_spark", "report_error", "working"]
+__all__ = ["AsJson", "Report", "console", "error_console", "give", "quiet_spark", "report_error", "spark_for", "working"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Give the result as JSON, for programs.")]
 
@@ -51,9 +51,15 @@ def working(what: str) -> Iterator[Report]:
 
 @contextlib.contextmanager
 def quiet_spark() -> Iterator[Any]:
-    """A local session for as long as a command runs, which says nothing by itself."""
+    """A local session for as long as a command runs, which says nothing by itself; or the one that there is."""
+    from pyspark.sql import SparkSession
+
     from holdfast.spark.session import session
 
+    present = SparkSession.getActiveSession()
+    if present is not None:
+        yield present
+        return
     with working("Starting Spark"):
         spark = session("holdfast-tool")
         spark.sparkContext.setLogLevel("OFF")
@@ -61,6 +67,18 @@ def quiet_spark() -> Iterator[Any]:
         yield spark
     finally:
         spark.stop()
+
+
+@contextlib.contextmanager
+def spark_for(*paths: str, always: bool = False) -> Iterator[Any]:
+    """A session if there is need of one, which local files have not; else None."""
+    from holdfast.spark.files import is_local
+
+    if not always and all(map(is_local, paths)):
+        yield None
+        return
+    with quiet_spark() as spark:
+        yield spark
 
 
 def report_error(error: HoldfastError, as_json: bool) -> None:
