@@ -48,7 +48,7 @@ def _regroup_step(
         operator.path,
         regrouped(rows, manifest),
         version=batch + 1,
-        partitions=len(operator.partitions),
+        partitions=len(place.partitions_at(operator, batch)),
         time_mode=str(operator.properties["timeMode"]),
         settings=place.offsets(batch).settings,
     )
