@@ -118,11 +118,6 @@ def files_of(spark: SparkSession | None, path: str) -> Files:
     return _HadoopFiles(spark)
 
 
-def is_local(path: str) -> bool:
-    """Whether a path can be read without a session."""
-    return _local(path) is not None
-
-
 def copy_file(source: Files, path: str, target: Files, to: str) -> None:
     """Copies one file, also from one file system to another."""
     if isinstance(source, _LocalFiles) and isinstance(target, _LocalFiles):
