@@ -1,7 +1,7 @@
 """Operating what runs: looking inside checkpoints, going back in time, savepoints, rescaling, export and import.
 
-Everything here works from the checkpoint directory alone, without the job's code. The command line (`holdfast`) is a thin layer
-over these functions.
+Everything here works from the checkpoint directory alone, without the job's code. The command line (`holdfast`) is a thin
+layer over these functions.
 """
 
 from holdfast.ops.compare import Change, Diff, diff_state, state_history
