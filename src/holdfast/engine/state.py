@@ -132,6 +132,10 @@ class WindowState:
         assert self.layout.age is not None
         return self.tables[self.layout.age]  # type: ignore[return-value]
 
+    def stamps(self, cell: int) -> ValueTable:
+        """When each key last touched a cell that has a time to live."""
+        return self.tables[self.layout.stamps[cell]]  # type: ignore[return-value]
+
     def is_empty(self) -> bool:
         return not any(table.values for table in self.tables)
 

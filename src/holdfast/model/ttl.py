@@ -63,5 +63,8 @@ class Ttl:
 
 def lump(time: int, micros: int) -> int:
     """The beginning of the lump that a time belongs to: 256 lumps make a time to live of so many microseconds."""
-    width = max(1, micros // _LUMPS)
-    return time - time % width
+    return time - time % lump_width(micros)
+
+
+def lump_width(micros: int) -> int:
+    return max(1, micros // _LUMPS)

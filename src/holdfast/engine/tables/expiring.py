@@ -100,10 +100,6 @@ class _Expiring:
         if stamp is None:
             self._enter(self._focus.key, lump(now + self._micros, self._micros))
 
-    def stamp(self, now: int) -> None:
-        """Notes a touch of the key in focus, for which the index has an entry."""
-        self._stamps.write(now)
-
     def _before_read(self) -> None:
         if self._hides and self.has_expired():
             self.expire()
