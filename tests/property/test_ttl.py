@@ -30,14 +30,16 @@ from holdfast.model.ttl import Ttl
 from holdfast.testing.memory_store import MemoryStore
 
 SETTINGS = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-TTL = 20_000
-"""In microseconds: a lump is 78 of them."""
+TTL = 20_000_000
+"""In microseconds: a lump is 78,125 of them."""
 NEVER = MIN_TIMESTAMP.micros
 
 actions = st.sampled_from(["write", "write", "write", "read", "clear", "add"])
-times = st.builds(lambda quarter, more: quarter * TTL // 4 + more, st.integers(0, 3), st.sampled_from([0, 50, 100]))
+times = st.builds(
+    lambda quarter, more: quarter * TTL // 4 + more, st.integers(0, 3), st.sampled_from([0, 1, 999, 50_000, 100_001])
+)
 elements = st.lists(st.tuples(st.integers(0, 5), actions, times), max_size=8)
-ticks = st.sampled_from([0, 50, TTL // 4, TTL])
+ticks = st.sampled_from([0, 50_000, TTL // 4, TTL])
 bundles = st.lists(st.tuples(elements, ticks, ticks), min_size=4, max_size=12)
 ttls = st.builds(
     Ttl,
@@ -87,6 +89,7 @@ class Model:
         self.now = watermark if self.ttl.in_event_time else now
         for number, (key, action, time) in enumerate(some):
             touched = max(watermark, time) if self.ttl.in_event_time else now
+            touched += -touched % 1_000
             if action == "write":
                 self.put("last", key, number, touched)
             elif action == "read":
@@ -202,12 +205,12 @@ def test_a_key_that_was_touched_again_goes_with_those_of_its_time():
     """Its place in the index of an old worker is another than in that of a fresh one."""
     # 5 comes first and expires with 1; of the two cells that a sweep removes, one is 0.
     script = [
-        ([(5, "write", 0)], 1, 0),
+        ([(5, "write", 0)], 1_000, 0),
         ([(1, "write", TTL // 4), (0, "write", TTL // 4)], 0, 0),
         ([(5, "write", TTL // 4)], 0, 0),
         ([], TTL, 0),
         ([], TTL // 4, 0),
-        ([], 50, 0),
+        ([], 50_000, 0),
     ]
     ttl = Ttl(TTL / 1e6, time="event")
     told, head = play(ttl, script, None, fresh=False)

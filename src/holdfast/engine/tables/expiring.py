@@ -59,6 +59,7 @@ class _Expiring:
         self._stamps = stamps
         self.ttl = ttl
         self._micros = ttl.micros
+        self._grain = ttl.grain
         self._clock = clock
         self._focus = focus
         self._hides = ttl.expired == "never"
@@ -94,6 +95,8 @@ class _Expiring:
             self._stamps.clear()
             return
         now = self._clock.touched(self.ttl)
+        if now != NEVER_TOUCHED:
+            now += -now % self._grain
         stamp = self._stamps.read()
         if stamp is None or stamp < now:
             self._stamps.write(now)
