@@ -172,6 +172,8 @@ def main() -> None:
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
         "spark.sql.files.openCostInBytes": "0",
+        # What a query tells of each micro-batch stays until it has been read.
+        "spark.sql.streaming.numRecentProgressUpdates": "10000",
     }
     spark = hf.session("ttl", cores=_CORES, config=config)
     results: dict[str, list[dict[str, Any]]] = {}

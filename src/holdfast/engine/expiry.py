@@ -14,12 +14,13 @@ Invariants
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Iterable
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.engine.keys import sort_slots
 from holdfast.engine.tables import Slot
+from holdfast.model.ttl import lump_width
 
 __all__ = ["ExpiryIndex", "Piece"]
 
@@ -50,11 +51,24 @@ class ExpiryIndex:
         self._queue: deque[Piece] = deque()
 
     def enter(self, window: bytes, cell: int, slot: Slot, time: int) -> None:
+        self._places(time).setdefault((window, cell), []).append(slot)
+
+    def _places(self, time: int) -> dict[tuple[bytes, int], list[Slot]]:
         places = self._at.get(time)
         if places is None:
             self._at[time] = places = {}
             heapq.heappush(self._times, time)
-        places.setdefault((window, cell), []).append(slot)
+        return places
+
+    def enter_all(self, window: bytes, cell: int, stamps: Mapping[Slot, int], micros: int) -> None:
+        """Enters many keys by the times of their last touches, with a time to live of so many microseconds."""
+        width = lump_width(micros)
+        lumps: defaultdict[int, list[Slot]] = defaultdict(list)
+        for slot, stamp in stamps.items():
+            expires = stamp + micros
+            lumps[expires - expires % width].append(slot)
+        for time, slots in lumps.items():
+            self._places(time).setdefault((window, cell), []).extend(slots)
 
     def take(self, limit: int) -> Piece | None:
         """The keys that are first, of those whose time has come. They are no longer in the index."""
