@@ -18,6 +18,7 @@ from holdfast.model.timers import TimeDomain
 __all__ = ["DueTimes"]
 
 _EVENT, _REAL, _TTL_REAL, _TTL_EVENT, _AGE = range(5)
+_LAST = 2**63 - 1
 _BEFORE_ALL = (-(2**63), b"")
 _DUE = """
 SELECT time, slot FROM due WHERE kind = ? AND time <= ? AND (time, slot) > (?, ?) ORDER BY time, slot LIMIT ?
@@ -39,7 +40,8 @@ class DueTimes:
         if not self.is_kept:
             return
         self._file.many("DELETE FROM due WHERE slot = ?", ((name,) for name in names))
-        rows = [(slot_to_bytes(slot), kind, when) for (slot, kind), when in _due_times(state).items()]
+        # What is due after the end of time may be looked at then.
+        rows = [(slot_to_bytes(slot), kind, min(when, _LAST)) for (slot, kind), when in _due_times(state).items()]
         self._file.many("INSERT OR REPLACE INTO due VALUES (?, ?, ?)", rows)
 
     def timers(self, clocks: BundleClocks) -> Iterator[list[bytes]]:
