@@ -175,15 +175,16 @@ def main() -> None:
         # What a query tells of each micro-batch stays until it has been read.
         "spark.sql.streaming.numRecentProgressUpdates": "10000",
     }
-    spark = hf.session("ttl", cores=_CORES, config=config)
     results: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory(prefix="holdfast-ttl-") as folder:
         work = Path(folder)
         write(work / "data", options)
+        spark = hf.session("ttl", cores=_CORES, config=config)
         for label, ttl in (("24 hours", hf.Ttl("24 hours", time="event")), ("no TTL", None)):
             print(f"{label}: {options.keys:,} keys over {options.days} days", flush=True)
             results[label] = measure(spark, work / "data", work / f"checkpoint-{label}", ttl, options)
-    spark.stop()
+        # Spark would go on with its maintenance of checkpoints that are about to be removed.
+        spark.stop()
     print()
     rows = [
         [
@@ -202,6 +203,8 @@ def main() -> None:
     print_target("keys, last quarter / second quarter, 24 hours", level(with_ttl, "keys"), "below", 1.2)
     print_target("checkpoint, last quarter / second quarter, 24 hours", level(with_ttl, "checkpoint_bytes"), "below", 1.2)
     print_target("keys, last quarter / second quarter, no TTL", level(results["no TTL"], "keys"), "at least", 1.5)
+    grown = level(results["no TTL"], "checkpoint_bytes")
+    print_target("checkpoint, last quarter / second quarter, no TTL", grown, "at least", 1.5)
     print_target("share of the time that the sweep takes", share, "below", 0.1)
     save_json(options.json, {"machine": machine(), "results": results, "sweep_share": share})
     save_plot(options.plot, lambda pyplot: draw(results, pyplot))
