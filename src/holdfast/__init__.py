@@ -9,6 +9,8 @@ import typing as _typing
 
 from holdfast import coders, metrics, pvalue, transforms, utils
 from holdfast.errors import (
+    CheckpointError,
+    CheckpointLocked,
     CoderError,
     CorruptState,
     GroupStateError,
@@ -200,6 +202,8 @@ __all__ = [
     "BooleanCoder",
     "BoundedWindow",
     "BytesCoder",
+    "CheckpointError",
+    "CheckpointLocked",
     "CloudpickleCoder",
     "Coder",
     "CoderError",

@@ -14,6 +14,8 @@ Every error has three parts: what happened, the detail (which step, cell, key an
     ├── LimitExceeded        a step keeps more state than its limits allow
     ├── CorruptState         stored bytes are damaged, incomplete, or of a foreign format
     ├── StateConflict        stored state and the code that would read it do not agree
+    ├── CheckpointError      a path is not a checkpoint or savepoint, or not one that can be used for this
+    ├── CheckpointLocked     a job is running on the checkpoint
     └── JobFailed            a job's query ended with an error that is not a user's function's
 """
 
@@ -23,6 +25,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 __all__ = [
+    "CheckpointError",
+    "CheckpointLocked",
     "CoderError",
     "CorruptState",
     "GroupStateError",
@@ -130,3 +134,11 @@ class JobFailed(HoldfastError):
 
 class StateConflict(HoldfastError):
     """Stored state that the present code cannot read as its own."""
+
+
+class CheckpointError(HoldfastError):
+    """A path at which there is no checkpoint or savepoint, or none that can be used for what was asked."""
+
+
+class CheckpointLocked(HoldfastError):
+    """A checkpoint that a running job, or another tool, is using."""

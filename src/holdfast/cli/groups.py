@@ -1,0 +1,23 @@
+"""The groups of commands, to which each command's file adds its own."""
+
+from __future__ import annotations
+
+import typer
+
+__all__ = ["app", "checkpoint", "savepoint", "state"]
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    name="holdfast",
+    help="Operate stateful streams: look inside checkpoints, go back in time, take savepoints, rescale.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings=_HELP,
+)
+state = typer.Typer(help="Look at state, export and import it.", no_args_is_help=True, context_settings=_HELP)
+checkpoint = typer.Typer(help="Look at a checkpoint as a whole.", no_args_is_help=True, context_settings=_HELP)
+savepoint = typer.Typer(help="Copies to keep, to move and to start from.", no_args_is_help=True, context_settings=_HELP)
+app.add_typer(state, name="state")
+app.add_typer(checkpoint, name="checkpoint")
+app.add_typer(savepoint, name="savepoint")

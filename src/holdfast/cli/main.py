@@ -1,0 +1,53 @@
+"""`holdfast`: the commands, and what becomes of errors.
+
+Exit codes: 0 done, 1 it could not be done (a sentence says why, and nothing was altered), 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from holdfast.cli import (  # noqa: F401 - each adds its command
+    checkpoint_show,
+    checkpoint_verify,
+    rescale,
+    savepoint_create,
+    savepoint_ls,
+    savepoint_restore,
+    savepoint_verify,
+    state_diff,
+    state_export,
+    state_history,
+    state_import,
+    state_ls,
+    state_show,
+    stop,
+)
+from holdfast.cli import run as run_command  # noqa: F401
+from holdfast.cli.groups import app
+from holdfast.cli.output import report_error
+from holdfast.errors import HoldfastError
+
+__all__ = ["main", "run"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs a command; gives its exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        app(args=arguments, prog_name="holdfast")
+    except SystemExit as end:
+        # What the command line's own library ends with: wrong usage is 2, a command that found something amiss is 1.
+        return end.code if isinstance(end.code, int) else 0
+    except HoldfastError as error:
+        report_error(error, "--json" in arguments)
+    except KeyboardInterrupt:
+        report_error(HoldfastError("Stopped."), "--json" in arguments)
+    except OSError as error:
+        what = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
+        report_error(HoldfastError(what), "--json" in arguments)
+    return 1
+
+
+def run() -> None:
+    sys.exit(main())

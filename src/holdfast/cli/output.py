@@ -1,0 +1,125 @@
+"""What all commands share: how they speak to people and to programs, and where Spark comes from.
+
+Results go to the standard output: tables for people, with `--json` one JSON document. Everything else (progress, notes,
+errors) goes to the standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.errors import HoldfastError
+
+__all__ = [
+    "AsJson",
+    "Report",
+    "console",
+    "error_console",
+    "give",
+    "quiet_spark",
+    "report_error",
+    "size_text",
+    "spark_for",
+    "table",
+    "working",
+]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Give the result as JSON, for programs.")]
+
+console = Console(soft_wrap=True)
+error_console = Console(stderr=True, soft_wrap=True)
+
+Report = Callable[[int, int], None]
+"""Told how much is done, of how much."""
+
+
+def give(result: Any, as_json: bool, show: Callable[[], None]) -> None:
+    """Gives a result: as JSON, or as `show` shows it."""
+    if as_json:
+        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False, default=str) + "\n")
+    else:
+        show()
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[Report]:
+    """Shows that something is going on, on a terminal; what is given may be told how far it is."""
+    if not error_console.is_terminal:
+        yield lambda done, total: None
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=error_console, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def quiet_spark() -> Iterator[Any]:
+    """A local session for as long as a command runs, which says nothing by itself; or the one that there is."""
+    from pyspark.sql import SparkSession
+
+    from holdfast.spark.session import session
+
+    present = SparkSession.getActiveSession()
+    if present is not None:
+        yield present
+        return
+    with working("Starting Spark"):
+        spark = session("holdfast-tool")
+        spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def spark_for(*paths: str, always: bool = False) -> Iterator[Any]:
+    """A session if there is need of one, which local files have not; else None."""
+    from holdfast.spark.files import is_local
+
+    if not always and all(map(is_local, paths)):
+        yield None
+        return
+    with quiet_spark() as spark:
+        yield spark
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """A table whose cells are taken as they are: square brackets in a name mean nothing."""
+    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made
+
+
+def report_error(error: HoldfastError, as_json: bool) -> None:
+    """Says what went wrong, where, and what to do."""
+    if as_json:
+        context = {name: str(value) for name, value in error.context.items()}
+        content = {"what": error.what, "detail": error.detail, "todo": error.todo, "where": context}
+        sys.stderr.write(json.dumps({"error": content}, indent=2, ensure_ascii=False) + "\n")
+    else:
+        error_console.print(f"error: {error}", markup=False, highlight=False)
+
+
+def size_text(size: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"

@@ -1,0 +1,326 @@
+"""The layout of Spark's checkpoint directory, as far as it has to be known, in one place.
+
+    metadata                          {"id": the query's id}
+    offsets/<batch>                   where each source was at the end of a micro-batch, written before it is run
+    commits/<batch>                   that it was committed
+    sources/<n>/...                   what a source remembers by itself
+    state/<operator>/_metadata/v2/<batch>, _stateSchema/...
+    state/<operator>/<partition>/     RocksDB: <version>.zip is a snapshot, which names files in SSTs/;
+                                      <version>.changelog is what one micro-batch changed
+    holdfast/manifest.json            ours: the steps
+
+Micro-batch N leaves the state in version N + 1. A version can be read if there is a snapshot of it or before it, or none at
+all, and every changelog from there on.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from holdfast.errors import CheckpointError, CorruptState
+from holdfast.spark.files import FileInfo, Files, files_of, join
+
+__all__ = ["SHUFFLE_PARTITIONS", "Checkpoint", "Offsets", "Operator", "Partition", "open_checkpoint", "spans"]
+
+_LOG_VERSION = "v1"
+_METADATA_VERSION = "v2"
+_MANIFEST_VERSION = 1
+_OPERATOR_NAMES = ("transformWithStateInPySparkExec", "transformWithStateInPandasExec")
+_STATE_FILE = re.compile(r"(\d+)\.(zip|changelog)")
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_FOREIGN = "use the version of Spark and Holdfast that wrote it"
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Where a micro-batch ended, and by which clocks it ran."""
+
+    batch: int
+    watermark_millis: int
+    timestamp_millis: int
+    settings: dict[str, str]
+    sources: tuple[str | None, ...]
+    """For each source what it says of itself, or nothing."""
+
+
+@dataclass
+class Partition:
+    """The state files of one partition of an operator; of an operator with several stores, those of one store."""
+
+    number: int
+    path: str
+    snapshots: dict[int, FileInfo] = field(default_factory=dict)
+    """By version."""
+    changelogs: dict[int, FileInfo] = field(default_factory=dict)
+    tables: dict[str, FileInfo] = field(default_factory=dict)
+    """The files that snapshots name, by name."""
+
+    def chain(self, version: int) -> list[FileInfo] | None:
+        """The snapshot and changelogs by which a version is read; None if it cannot be read any more."""
+        base = max((v for v in self.snapshots if v <= version), default=0)
+        steps = [self.changelogs.get(v) for v in range(base + 1, version + 1)]
+        if None in steps:
+            return None
+        start = [self.snapshots[base]] if base else []
+        return start + [step for step in steps if step is not None]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for kind in (self.snapshots, self.changelogs, self.tables) for file in kind.values())
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A stateful operator of the query."""
+
+    number: int
+    name: str
+    path: str
+    properties: dict[str, Any]
+    """What the operator says of itself: its variables, its kind of time."""
+    partitions: tuple[Partition, ...]
+    """All that there are files of, also those that are no longer, or were not yet, in use."""
+    counts: dict[int, int] = field(default_factory=dict)
+    """How many partitions there are, by the micro-batch from which on; empty if the operator does not record it."""
+
+    def count_at(self, batch: int) -> int | None:
+        """How many partitions have the state after a micro-batch, as far as the operator records it."""
+        known = [number for number in self.counts if number <= batch]
+        return self.counts[max(known)] if known else None
+
+    @property
+    def is_a_step(self) -> bool:
+        """Whether this is one of Holdfast's, by what it keeps."""
+        names = [variable.get("stateName") for variable in self.properties.get("stateVariables", ())]
+        return self.name in _OPERATOR_NAMES and "blobs" in names
+
+
+class Checkpoint:
+    """A checkpoint directory, as it is at the moment of each call."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self.files = files
+        self.path = path
+
+    @cached_property
+    def query_id(self) -> str:
+        return str(_json(self._read("metadata"), join(self.path, "metadata"))["id"])
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What the job wrote beside Spark's files: its name, and its steps by name; empty without a job."""
+        data = self.files.read(join(self.path, "holdfast", "manifest.json"))
+        if data is None:
+            return {}
+        manifest = _json(data, join(self.path, "holdfast", "manifest.json"))
+        if manifest.get("manifest_version") != _MANIFEST_VERSION:
+            raise CheckpointError(
+                f"The manifest of {self.path!r} has version {manifest.get('manifest_version')}; this Holdfast knows version "
+                f"{_MANIFEST_VERSION}.",
+                todo=_FOREIGN,
+            )
+        return manifest
+
+    def planned(self) -> list[int]:
+        """The micro-batches whose offsets are written."""
+        return self.numbers("offsets")
+
+    def committed(self) -> list[int]:
+        """The micro-batches that are committed, the last one last."""
+        return sorted(set(self.numbers("commits")) & set(self.planned()))
+
+    def offsets(self, batch: int) -> Offsets:
+        path = join(self.path, "offsets", str(batch))
+        lines = _log_lines(self._read("offsets", str(batch)), path)
+        head = _json(lines[0].encode(), path)
+        sources = tuple(None if line == "-" else line for line in lines[1:])
+        settings = {str(name): str(value) for name, value in head.get("conf", {}).items()}
+        return Offsets(batch, int(head["batchWatermarkMs"]), int(head["batchTimestampMs"]), settings, sources)
+
+    def next_watermark_millis(self, batch: int) -> int:
+        """The watermark that holds after a micro-batch."""
+        lines = _log_lines(self._read("commits", str(batch)), join(self.path, "commits", str(batch)))
+        return int(_json(lines[0].encode(), join(self.path, "commits", str(batch))).get("nextBatchWatermarkMs", 0))
+
+    def operators(self) -> list[Operator]:
+        """All stateful operators, with the files that they have now."""
+        entries = self.files.entries(join(self.path, "state")) or []
+        return [self._operator(int(entry.name)) for entry in entries if entry.is_directory and entry.name.isdigit()]
+
+    def partitions_at(self, operator: Operator, batch: int) -> dict[int, list[Partition]]:
+        """By number, the partitions that have the state after a micro-batch; with nothing for one that is missing.
+
+        The number of partitions can be changed, and the files of older micro-batches stay as they were.
+        """
+        count = operator.count_at(batch)
+        if count is None:
+            everything = 1 + max((partition.number for partition in operator.partitions), default=-1)
+            count = int(self.offsets(batch).settings.get(SHUFFLE_PARTITIONS, everything))
+        return {n: [p for p in operator.partitions if p.number == n] for n in range(count)}
+
+    def retained(self) -> list[int]:
+        """The committed micro-batches whose state can be read."""
+        operators = self.operators()
+        return [b for b in self.committed() if all(self._can_read(operator, b) for operator in operators)]
+
+    def check_batch(self, batch: int | None) -> int:
+        """A micro-batch whose state can be read: the one that is asked for, or the last."""
+        retained = self.retained()
+        if not retained:
+            raise CheckpointError(
+                f"{self.path!r} has no micro-batch whose state can be read: nothing has been committed.",
+                todo="let the job commit a micro-batch",
+            )
+        if batch is None:
+            return retained[-1]
+        if batch not in retained:
+            raise CheckpointError(
+                f"The state after micro-batch {batch} is not in {self.path!r}: {spans(retained)} are.",
+                todo="choose one of those; hf.Job(retained_batches=...) says how many are kept",
+            )
+        return batch
+
+    def table_names(self, snapshot: FileInfo) -> dict[str, int]:
+        """The files that a snapshot names, with their sizes."""
+        data = self.files.read(snapshot.path)
+        try:
+            with zipfile.ZipFile(io.BytesIO(data or b"")) as archive:
+                content = json.loads(archive.read("metadata").split(b"\n", 1)[1])
+        except (zipfile.BadZipFile, KeyError, IndexError, ValueError) as error:
+            raise CorruptState(f"The snapshot {snapshot.path!r} is damaged: {error}.") from None
+        files = [*content.get("sstFiles", ()), *content.get("logFiles", ())]
+        return {str(f.get("dfsSstFileName") or f.get("dfsLogFileName")): int(f["sizeBytes"]) for f in files}
+
+    def _can_read(self, operator: Operator, batch: int) -> bool:
+        partitions = self.partitions_at(operator, batch).values()
+        return all(stores and all(store.chain(batch + 1) is not None for store in stores) for stores in partitions)
+
+    def _operator(self, number: int) -> Operator:
+        path = join(self.path, "state", str(number))
+        versions = self.operator_metadata(number)
+        metadata = versions[max(versions)] if versions else self._older_metadata(path)
+        partitions = []
+        for entry in self.files.entries(path) or ():
+            if entry.is_directory and entry.name.isdigit():
+                partitions += self._partitions(int(entry.name), entry.path)
+        partitions.sort(key=lambda partition: partition.number)
+        name = str(metadata.get("operatorInfo", {}).get("operatorName", "?"))
+        properties = json.loads(metadata.get("operatorPropertiesJson") or "{}")
+        counts = {batch: int(version["stateStoreInfo"][0]["numPartitions"]) for batch, version in versions.items()}
+        return Operator(number, name, path, properties, tuple(partitions), counts)
+
+    def operator_metadata(self, number: int) -> dict[int, dict[str, Any]]:
+        """What an operator says of itself, by the micro-batch from which on; empty if it is in the older format."""
+        folder = join(self.path, "state", str(number), "_metadata", _METADATA_VERSION)
+        found = {}
+        for entry in self.files.entries(folder) or ():
+            if entry.name.isdigit():
+                lines = _log_lines(self.files.read(entry.path) or b"", entry.path, (_METADATA_VERSION,))
+                found[int(entry.name)] = _json(lines[0].encode(), entry.path)
+        return found
+
+    def write_operator_metadata(self, number: int, batch: int, content: Mapping[str, Any]) -> None:
+        path = join(self.path, "state", str(number), "_metadata", _METADATA_VERSION, str(batch))
+        self.files.write(path, f"{_METADATA_VERSION}\n{json.dumps(content, separators=(',', ':'))}".encode())
+
+    def write_partition_count(self, batch: int, partitions: int) -> None:
+        """Changes by how many partitions a micro-batch says it ran."""
+        path = join(self.path, "offsets", str(batch))
+        version, head, *sources = self._read("offsets", str(batch)).decode().split("\n")
+        content = _json(head.encode(), path)
+        content["conf"][SHUFFLE_PARTITIONS] = str(partitions)
+        changed = json.dumps(content, separators=(",", ":"))
+        self.files.write(path, "\n".join([version, changed, *sources]).encode())
+
+    def _older_metadata(self, path: str) -> Mapping[str, Any]:
+        """Of an operator of Spark's own."""
+        file = join(path, "_metadata", "metadata")
+        data = self.files.read(file)
+        return {} if data is None else _json(_log_lines(data, file, ("v1", "v2"))[0].encode(), file)
+
+    def _partitions(self, number: int, path: str) -> list[Partition]:
+        """The stores of a partition: one, or several in directories below, as Spark's own joins have."""
+        below = [e for e in self.files.entries(path) or () if e.is_directory and e.name not in ("SSTs", "_metadata")]
+        return [self._partition(number, entry.path) for entry in below] or [self._partition(number, path)]
+
+    def _partition(self, number: int, path: str) -> Partition:
+        partition = Partition(number, path)
+        for entry in self.files.entries(path) or ():
+            matched = _STATE_FILE.fullmatch(entry.name)
+            if matched:
+                kind = partition.snapshots if matched[2] == "zip" else partition.changelogs
+                kind[int(matched[1])] = entry
+        for entry in self.files.entries(join(path, "SSTs")) or ():
+            partition.tables[entry.name] = entry
+        return partition
+
+    def numbers(self, folder: str) -> list[int]:
+        """Of which micro-batches a log, "offsets" or "commits", has an entry."""
+        entries = self.files.entries(join(self.path, folder)) or []
+        return sorted(int(entry.name) for entry in entries if entry.name.isdigit())
+
+    def _read(self, *names: str) -> bytes:
+        path = join(self.path, *names)
+        data = self.files.read(path)
+        if data is None:
+            raise CorruptState(f"{path!r} is missing.", todo="go back to an earlier micro-batch, or restore a savepoint")
+        return data
+
+
+def open_checkpoint(spark: SparkSession | None, path: str) -> Checkpoint:
+    """The checkpoint at a path. Raises CheckpointError if there is none, or none of a known version."""
+    files = files_of(spark, path)
+    path = path.rstrip("/")
+    if files.info(path) is None:
+        raise CheckpointError(f"There is nothing at {path!r}.", todo="give the directory that the job has as its checkpoint")
+    if files.info(join(path, "metadata")) is None or files.entries(join(path, "offsets")) is None:
+        raise CheckpointError(
+            f"{path!r} is not a checkpoint of a streaming query: it has no 'metadata' and 'offsets'.",
+            todo="give the directory that the job has as its checkpoint",
+        )
+    checkpoint = Checkpoint(files, path)
+    _ = checkpoint.query_id, checkpoint.manifest
+    return checkpoint
+
+
+def spans(numbers: list[int]) -> str:
+    """Numbers in few words: 3 to 7, 9."""
+    return ", ".join(f"{a} to {b}" if a != b else str(a) for a, b in _runs(numbers)) or "none"
+
+
+def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    start = None
+    for here, after in zip(numbers, [*numbers[1:], None], strict=True):
+        start = here if start is None else start
+        if after != here + 1:
+            yield start, here
+            start = None
+
+
+def _log_lines(data: bytes, path: str, versions: tuple[str, ...] = (_LOG_VERSION,)) -> list[str]:
+    """The lines of one of Spark's log files after the first, which is its version."""
+    lines = data.decode("utf-8", "replace").splitlines()
+    if not lines or len(lines) < 2:
+        raise CorruptState(f"{path!r} is damaged: it is cut short.", todo="go back to an earlier micro-batch")
+    if lines[0] not in versions:
+        raise CheckpointError(f"{path!r} is of the version {lines[0]!r}, which is not known here.", todo=_FOREIGN)
+    return lines[1:]
+
+
+def _json(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        content = json.loads(data)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise CorruptState(f"{path!r} is damaged: it is not JSON.", todo="go back to an earlier micro-batch")
+    return content

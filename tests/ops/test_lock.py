@@ -1,0 +1,357 @@
+"""The lock on a checkpoint: one holder at a time, whoever dies on the way."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import CheckpointLocked
+from holdfast.spark import lock as locks
+from holdfast.spark.host import ProcessId, has_ended, this_process
+from holdfast.spark.lock import LOCK_FILE, Lock, LockInfo, current_lock, holding
+
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["holdfast.spark.lock"])
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def fast(monkeypatch):
+    monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(locks, "_LOOK_SECONDS", 0.02)
+
+
+def file_of(checkpoint) -> Path:
+    return Path(checkpoint) / LOCK_FILE
+
+
+def stored(checkpoint) -> dict:
+    return json.loads(file_of(checkpoint).read_text())
+
+
+def put(checkpoint, **changes):
+    """A lock that somebody has left."""
+    process = this_process()
+    gone = replace(process, number=changes.pop("number", process.number), started=changes.pop("started", "long ago"))
+    gone = replace(gone, machine=changes.pop("machine", gone.machine))
+    at = locks._now() - timedelta(seconds=changes.pop("age", 3600))
+    file_of(checkpoint).parent.mkdir(parents=True, exist_ok=True)
+    file_of(checkpoint).write_bytes(locks._content(LockInfo("job alerts", gone, at, at, changes.pop("token", "old"))))
+    assert not changes
+
+
+def until(is_so, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_it_is_taken_and_given_back(checkpoint):
+    assert current_lock(None, checkpoint) is None
+    with holding(None, checkpoint, "holdfast rescale"):
+        info = current_lock(None, checkpoint)
+        assert (info.owner, info.process) == ("holdfast rescale", this_process())
+    assert not file_of(checkpoint).exists()
+    assert current_lock(None, checkpoint) is None
+
+
+def test_it_is_given_back_after_an_error(checkpoint):
+    with pytest.raises(ZeroDivisionError), holding(None, checkpoint, "holdfast rescale"):
+        raise ZeroDivisionError
+    assert current_lock(None, checkpoint) is None
+
+
+def test_a_second_holder_is_told_who_has_it(checkpoint):
+    with holding(None, checkpoint, "job alerts"):
+        before = file_of(checkpoint).read_bytes()
+        with pytest.raises(CheckpointLocked) as caught, holding(None, checkpoint, "holdfast rescale"):
+            pass
+        text = str(caught.value)
+        assert f"is in use: job alerts on {this_process().host}, process {os.getpid()}, since 20" in text
+        assert f"holdfast stop {checkpoint}" in text
+        assert file_of(checkpoint).read_bytes() == before
+    with holding(None, checkpoint, "holdfast rescale"), pytest.raises(CheckpointLocked, match="rescale") as caught:
+        Lock(None, checkpoint, "job alerts").acquire()
+    assert "wait until it is done" in str(caught.value)
+
+
+def test_a_lock_can_be_taken_again(checkpoint):
+    lock = Lock(None, checkpoint, "job alerts")
+    for _ in range(3):
+        assert lock.acquire().is_held
+        lock.release()
+        lock.release()
+    assert not lock.is_held
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"number": 2**22 + 5},
+        {"number": os.getpid(), "started": "another time"},
+        {"started": this_process().started, "token": "its removal failed"},
+        {"machine": "elsewhere", "age": 61},
+    ],
+    ids=["no such process", "the number was given again", "left over by this process", "no sign of life"],
+)
+def test_a_stale_lock_is_taken_over(checkpoint, left, fast):
+    put(checkpoint, **left)
+    assert current_lock(None, checkpoint) is None
+    with holding(None, checkpoint, "job new"):
+        assert current_lock(None, checkpoint).owner == "job new"
+        assert sorted(os.listdir(file_of(checkpoint).parent)) == ["lock.json"]
+
+
+def test_another_host_with_signs_of_life_has_it(checkpoint):
+    put(checkpoint, machine="elsewhere", age=30)
+    assert current_lock(None, checkpoint).owner == "job alerts"
+    with pytest.raises(CheckpointLocked):
+        Lock(None, checkpoint, "job new").acquire()
+
+
+def test_another_host_whose_clock_is_slow_has_it(checkpoint, fast, monkeypatch):
+    monkeypatch.setattr(locks, "_BEAT_SECONDS", 1.0)
+    put(checkpoint, machine="elsewhere", age=3600)
+    renewal = threading.Timer(0.2, lambda: put(checkpoint, machine="elsewhere", age=3590))
+    renewal.start()
+    with pytest.raises(CheckpointLocked):
+        Lock(None, checkpoint, "job new").acquire()
+    renewal.join()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"lock_version": 2}', b"[]"], ids=["empty", "cut", "newer", "other"])
+def test_a_lock_that_cannot_be_read_counts_by_its_age(checkpoint, content, fast):
+    put(checkpoint)
+    file_of(checkpoint).write_bytes(content)
+    assert current_lock(None, checkpoint).owner == "somebody"
+    with pytest.raises(CheckpointLocked, match="somebody"):
+        Lock(None, checkpoint, "job new").acquire()
+    long_ago = time.time() - 100
+    os.utime(file_of(checkpoint), (long_ago, long_ago))
+    assert current_lock(None, checkpoint) is None
+    Lock(None, checkpoint, "job new").acquire().release()
+
+
+def test_signs_of_life(checkpoint, fast):
+    with holding(None, checkpoint, "job alerts"):
+        first = stored(checkpoint)
+        until(lambda: stored(checkpoint)["alive_at"] > first["alive_at"])
+        assert {**stored(checkpoint), "alive_at": ""} == {**first, "alive_at": ""}
+
+
+def test_a_sign_of_life_that_fails_is_tried_again(checkpoint, fast, monkeypatch):
+    lock = Lock(None, checkpoint, "job alerts").acquire()
+    full, write = [True], lock._files.write
+
+    def failing(path, content):
+        if full[0]:
+            full.append(True)
+            raise OSError(28, "No space left on device")
+        write(path, content)
+
+    monkeypatch.setattr(lock._files, "write", failing)
+    before = stored(checkpoint)
+    until(lambda: len(full) > 3)
+    assert stored(checkpoint) == before
+    full[0] = False
+    until(lambda: stored(checkpoint)["alive_at"] > before["alive_at"])
+    lock.release()
+    assert lock.lost is None
+
+
+def test_a_lock_that_is_gone_is_made_again(checkpoint, fast):
+    with holding(None, checkpoint, "job alerts"):
+        first = stored(checkpoint)
+        file_of(checkpoint).unlink()
+        until(file_of(checkpoint).exists)
+        assert stored(checkpoint)["token"] == first["token"]
+
+
+def test_who_was_taken_for_dead_is_told(checkpoint, fast):
+    told = []
+    lock = Lock(None, checkpoint, "job alerts", on_lost=told.append).acquire()
+    put(checkpoint, machine="elsewhere", age=0, token="new")
+    until(lambda: told)
+    assert told == [lock.lost]
+    with pytest.raises(CheckpointLocked, match="was taken over by job alerts"):
+        lock.check()
+    lock.release()
+    assert stored(checkpoint)["token"] == "new"
+
+
+def test_what_is_no_longer_needed_is_given_to_the_next_one_at_once(checkpoint):
+    needed = [True]
+    first = Lock(None, checkpoint, "job first", in_use=lambda: needed[0]).acquire()
+    second = Lock(None, checkpoint, "job second")
+    with pytest.raises(CheckpointLocked):
+        second.acquire()
+    needed[0] = False
+    assert current_lock(None, checkpoint) is None
+    second.acquire()
+    assert not first.is_held
+    second.release()
+
+
+def test_what_others_left_is_swept(checkpoint):
+    folder = file_of(checkpoint).parent
+    folder.mkdir(parents=True)
+    old, new, other = (folder / name for name in (".lock.json.1.1.tmp", "lock.json.abc", "manifest.json"))
+    for path in (old, new, other):
+        path.write_text("")
+    os.utime(old, (0, 0))
+    os.utime(other, (0, 0))
+    with holding(None, checkpoint, "holdfast rescale"):
+        assert sorted(os.listdir(folder)) == ["lock.json", "lock.json.abc", "manifest.json"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_no_permission(checkpoint):
+    Path(checkpoint).mkdir()
+    Path(checkpoint).chmod(0o500)
+    with pytest.raises(PermissionError):
+        Lock(None, checkpoint, "job alerts").acquire()
+    assert os.listdir(checkpoint) == []
+
+
+def test_processes_are_told_apart():
+    assert has_ended(this_process()) is False
+    assert has_ended(replace(this_process(), started="then")) is True
+    assert has_ended(replace(this_process(), machine="elsewhere")) is None
+    assert has_ended(ProcessId("", "", 0, "")) is None
+
+
+def test_a_process_that_was_killed_and_not_yet_waited_for_has_ended():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = replace(this_process(), number=child.pid)
+    from holdfast.spark.host import _started
+
+    process = replace(process, started=_started(child.pid))
+    assert has_ended(process) is False
+    child.kill()
+    until(lambda: has_ended(process))
+    child.communicate()
+
+
+def _contend(checkpoint, barrier, results, rounds):
+    for _ in range(rounds):
+        lock = Lock(None, checkpoint, "job contender")
+        barrier.wait(60)
+        try:
+            lock.acquire()
+            results.put(os.getpid())
+        except CheckpointLocked:
+            results.put(None)
+        # All have tried: the winner gives it back, and the next round begins.
+        barrier.wait(60)
+        lock.release()
+        barrier.wait(60)
+
+
+@pytest.mark.parametrize("stale", [False, True], ids=["free", "stale"])
+def test_of_many_processes_one_gets_it(checkpoint, stale):
+    count, rounds = 6, 25
+    barrier, results = processes.Barrier(count + 1), processes.Queue()
+    started = [processes.Process(target=_contend, args=(checkpoint, barrier, results, rounds)) for _ in range(count)]
+    for process in started:
+        process.start()
+    for _ in range(rounds):
+        if stale:
+            put(checkpoint)
+        barrier.wait(60)
+        won = [results.get(timeout=60) for _ in range(count)]
+        assert len([pid for pid in won if pid is not None]) == 1
+        barrier.wait(60)
+        barrier.wait(60)
+    for process in started:
+        process.join(60)
+        assert process.exitcode == 0
+
+
+def _guarded(checkpoint, place, stop):
+    """Works under the lock: makes a file that must not be there, and removes it. One that was killed leaves it."""
+    mine = str(os.getpid())
+    while not os.path.exists(stop):
+        try:
+            lock = Lock(None, checkpoint, "job worker").acquire()
+        except CheckpointLocked:
+            time.sleep(0.002)
+            continue
+        for other in os.listdir(place):
+            if has_ended(ProcessId("", this_process().machine, *_split(other))):
+                os.unlink(os.path.join(place, other))
+            else:
+                os._exit(42)
+        here = os.path.join(place, f"{mine}-{this_process().started}")
+        Path(here).touch()
+        time.sleep(0.003)
+        os.unlink(here)
+        lock.release()
+        Path(f"{stop}.{mine}.worked").touch()
+
+
+def _split(name):
+    number, started = name.split("-")
+    return int(number), started
+
+
+def test_no_two_work_at_the_same_time_though_some_are_killed(checkpoint, tmp_path):
+    place, stop = tmp_path / "place", tmp_path / "stop"
+    place.mkdir()
+    workers = [processes.Process(target=_guarded, args=(checkpoint, str(place), str(stop))) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    killed = []
+    for victim in workers[:3]:
+        until(lambda victim=victim: Path(f"{stop}.{victim.pid}.worked").exists(), 60)
+        # As likely as not while it holds the lock.
+        until(lambda: file_of(checkpoint).exists(), 60)
+        os.kill(victim.pid, signal.SIGKILL)
+        killed.append(victim)
+    last = workers[3]
+    time.sleep(0.5)
+    worked = Path(f"{stop}.{last.pid}.worked")
+    worked.unlink(missing_ok=True)
+    until(worked.exists, 60)
+    stop.touch()
+    last.join(60)
+    assert last.exitcode == 0
+    for victim in killed:
+        victim.join(60)
+        assert victim.exitcode == -signal.SIGKILL
+
+
+def test_killed_while_it_holds_the_lock(checkpoint):
+    code = (
+        "import sys, time; from holdfast.spark.lock import Lock; Lock(None, sys.argv[1], 'job alerts').acquire(); "
+        "print(1, flush=True); time.sleep(60)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code, checkpoint], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "1\n"
+    assert current_lock(None, checkpoint).process.number == child.pid
+    with pytest.raises(CheckpointLocked, match=f"process {child.pid}"):
+        Lock(None, checkpoint, "job alerts").acquire()
+    child.kill()
+    child.communicate()
+    Lock(None, checkpoint, "job alerts").acquire().release()
+
+
+def test_a_process_that_ends_in_good_order_leaves_no_lock(checkpoint):
+    code = "import sys; from holdfast.spark.lock import Lock; Lock(None, sys.argv[1], 'job alerts').acquire()"
+    subprocess.run([sys.executable, "-c", code, checkpoint], check=True)
+    assert os.listdir(file_of(checkpoint).parent) == []
