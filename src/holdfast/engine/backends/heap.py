@@ -107,11 +107,6 @@ class HeapBackend:
         self._state = KeyGroupState(self._layout)
 
     @property
-    def is_new(self) -> bool:
-        """Whether nothing has ever been committed to the log."""
-        return self._head.last == 0
-
-    @property
     def memory_bytes(self) -> int:
         """An estimate of what the copy in memory takes: each entry costs a place in a dict besides its own size."""
         entries = sum(len(table.values) for window in self._state.windows.values() for table in window.tables)
