@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 # Each of these adds its command to a group.
-from holdfast.cli import checkpoint_show, doctor, state_diff, state_history, state_ls, state_show, stop  # noqa: F401
+from holdfast.cli import advise, checkpoint_show, doctor, state_diff, state_history, state_ls, state_show, stop  # noqa: F401
 from holdfast.cli import run as run_command  # noqa: F401
 from holdfast.cli.groups import app
 from holdfast.cli.output import report_error
