@@ -12,7 +12,7 @@ from holdfast.cli.groups import app
 from holdfast.cli.output import AsJson, console, give, quiet_spark, size_text, table, working
 
 if TYPE_CHECKING:
-    from holdfast.ops.advise import Advice
+    from holdfast.ops.advise import Advice, StateSize
 
 __all__ = ["advise"]
 
@@ -43,8 +43,11 @@ def advise(
     give(found.as_dict(), as_json, lambda: _show(found))
 
 
+_SIZE = ("step", "keys", "bytes of each", "versions", "size", "in a day")
+
+
 def _show(found: Advice) -> None:
-    console.print(table("State size = keys x bytes of each x versions", _SIZE, map(_size_row, found.sizes)))
+    console.print(table("State size = keys x bytes of each x versions", _SIZE, [_size_row(size) for size in found.sizes]))
     if found.interval is None:
         console.print(Text("No micro-batch could be timed: the files of a copy do not say when they were written."))
     else:
@@ -56,13 +59,7 @@ def _show(found: Advice) -> None:
         console.print(Text(f"    {advised.why}."))
 
 
-_SIZE = ("step", "keys", "bytes of each", "versions", "size", "in a day")
-
-
-def _size_row(size: object) -> tuple[str, ...]:
-    from holdfast.ops.advise import StateSize
-
-    assert isinstance(size, StateSize)
+def _size_row(size: StateSize) -> tuple[str, ...]:
     later = "?" if size.bytes_in_a_day is None else size_text(size.bytes_in_a_day)
     return size.step, f"{size.keys:,}", f"{size.bytes_per_key:.0f}", f"{size.versions:.2f}", size_text(size.bytes), later
 
@@ -71,14 +68,12 @@ def _interval_rows(found: Advice) -> list[tuple[str, str]]:
     interval, measured = found.interval, found.measured
     assert interval is not None
     longest = "any" if interval.longest_seconds is None else f"{interval.longest_seconds:.1f} s"
-    affordable = (
-        "a checkpoint with every one is affordable" if interval.interval_batches <= 1 else "checkpoints are too dear"
-    )
+    verdict = "a checkpoint with every one is affordable" if interval.interval_batches <= 1 else "checkpoints are too dear"
     return [
         ("cost of a checkpoint", f"{interval.cost_seconds:.2f} s, the shortest of {measured.batches} micro-batches"),
         ("duration of a micro-batch", f"{interval.duration_seconds:.2f} s"),
         ("tolerance", f"{interval.tolerance:.1f} micro-batches"),
-        ("interval", f"{interval.interval_batches:.3f} micro-batches: {affordable}"),
+        ("interval", f"{interval.interval_batches:.3f} micro-batches: {verdict}"),
         ("so one every", f"{interval.shortest_seconds:.1f} s at least, {longest} at most"),
         ("coming back", f"{size_text(measured.restore_bytes)} to read, {measured.restore_seconds:.2f} s"),
     ]

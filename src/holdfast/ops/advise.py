@@ -1,4 +1,4 @@
-"""Advice from measured numbers: how large the state is and becomes, how often to run, and which settings follow, with reasons.
+"""Advice from measured numbers: how large the state is and becomes, how often to run, and which settings follow, and why.
 
 Two formulas are at the bottom of it:
 
@@ -122,7 +122,7 @@ def advise_from(measured: Measured, goals: Goals | None = None) -> Advice:
     interval = _interval(measured, goals)
     recommendations = [
         *_trigger(measured, interval, goals),
-        *_retained(measured, goals),
+        *_retained(measured, interval, goals),
         *_deltas(measured, goals),
         *_partitions(measured, goals),
     ]
@@ -155,35 +155,44 @@ def _work(seconds: float, every: float) -> float:
     return max(seconds, 0.0) / every if every > 0 else 0.0
 
 
+def _best(measured: Measured, interval: Interval | None, goals: Goals) -> float | None:
+    """How often to run: as often as wanted, if the bounds allow it. Where they contradict each other, cost decides."""
+    wanted = goals.interval_seconds or measured.interval_seconds
+    if interval is None or wanted is None:
+        return wanted
+    longest = interval.longest_seconds
+    best = max(wanted if longest is None else min(wanted, longest), interval.shortest_seconds)
+    if 0.9 * wanted <= best <= 1.1 * wanted:
+        return wanted
+    return float(math.ceil(best)) if best > 10 else best
+
+
 def _trigger(measured: Measured, interval: Interval | None, goals: Goals) -> Iterator[Recommendation]:
     every = measured.interval_seconds
     if interval is None or every is None:
         return
     wanted = goals.interval_seconds or every
     shortest, longest = interval.shortest_seconds, interval.longest_seconds
-    best = max(wanted, shortest) if longest is None else max(min(wanted, longest), shortest)
     share = interval.cost_seconds / max(wanted, interval.duration_seconds)
     why = (
-        f"a micro-batch costs {_seconds(interval.cost_seconds)} whatever it has to do, {share:.0%} of the time at an interval of "
-        f"{_seconds(wanted)}; {goals.overhead:.0%} allow one every {_seconds(shortest)}"
+        f"a micro-batch costs {_seconds(interval.cost_seconds)} whatever it has to do, {share:.0%} of the time at an interval "
+        f"of {_seconds(wanted)}; {goals.overhead:.0%} allow one every {_seconds(shortest)}"
     )
     if longest is not None and longest < shortest:
         why += (
-            f". Recovery within {_seconds(goals.recovery_seconds)} would need one every {_seconds(longest)}: allow more time for "
-            "it or more for checkpoints, or add workers"
+            f". Recovery within {_seconds(goals.recovery_seconds)} would need one every {_seconds(longest)}: allow more time "
+            "for it or more for checkpoints, or add workers"
         )
     elif longest is not None:
         why += f"; recovery within {_seconds(goals.recovery_seconds)} allows up to {_seconds(longest)}"
     if interval.duration_seconds > 0.9 * every and wanted <= every:
-        why += ". The job works all the time: it may be falling behind"
-    keep = best <= 1.1 * wanted and best >= 0.9 * wanted
-    yield Recommendation(
-        "trigger=", None, f"about every {_seconds(every)}", f"about every {_seconds(wanted if keep else best)}", why
-    )
+        why += ". The job works nearly all the time: it runs as fast as it can, or it falls behind"
+    best = _best(measured, interval, goals) or wanted
+    yield Recommendation("trigger=", None, f"about every {_seconds(every)}", f"about every {_seconds(best)}", why)
 
 
-def _retained(measured: Measured, goals: Goals) -> Iterator[Recommendation]:
-    every = goals.interval_seconds or measured.interval_seconds
+def _retained(measured: Measured, interval: Interval | None, goals: Goals) -> Iterator[Recommendation]:
+    every = _best(measured, interval, goals)
     if not every:
         return
     count = max(math.ceil(goals.history_seconds / every), 10)
@@ -204,8 +213,8 @@ def _deltas(measured: Measured, goals: Goals) -> Iterator[Recommendation]:
     fits = int(goals.recovery_seconds / 4 / each) if each else _DELTAS
     count = min(max(fits, 2), _DELTAS)
     why = (
-        f"coming back reads {_bytes(measured.restore_bytes)} in {_seconds(measured.restore_seconds)}; of it a changelog takes "
-        f"{_seconds(each)}, and up to so many follow a snapshot"
+        f"coming back reads {_bytes(measured.restore_bytes)} in {_seconds(measured.restore_seconds)}; of it a changelog "
+        f"takes {_seconds(each)}, and up to so many follow a snapshot"
     )
     yield Recommendation("spark.sql.streaming.stateStore.minDeltasForSnapshot", None, str(_DELTAS), str(count), why)
 

@@ -1,5 +1,5 @@
-"""What a checkpoint says about the job that wrote it: how often it ran and how long it took, how much it keeps, how that grows, and
-what coming back costs. Nothing is altered.
+"""What a checkpoint says about the job that wrote it: how often it ran and how long it took, how much it keeps, how that
+grows, and what coming back costs. Nothing is altered.
 """
 
 from __future__ import annotations
@@ -141,9 +141,8 @@ def _durations(place: Checkpoint, offsets: list[Offsets]) -> Iterator[float]:
 
 def _restore(place: Checkpoint, operators: Iterable[Operator], version: int) -> tuple[int, float]:
     """How many bytes are read to come back to a version, and how long that takes, from a sample of them."""
-    files = [
-        file for operator in operators for partition in operator.partitions for file in _chain(place, partition, version)
-    ]
+    partitions = [partition for operator in operators for partition in operator.partitions]
+    files = [file for partition in partitions for file in _chain(place, partition, version)]
     total = sum(file.size for file in files)
     read, begun = 0, time.perf_counter()
     for file in files:
