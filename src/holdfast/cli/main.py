@@ -7,8 +7,22 @@ from __future__ import annotations
 
 import sys
 
-# Each of these adds its command to a group.
-from holdfast.cli import advise, checkpoint_show, doctor, state_diff, state_history, state_ls, state_show, stop  # noqa: F401
+from holdfast.cli import (  # noqa: F401 - each adds its command
+    advise,
+    checkpoint_show,
+    checkpoint_verify,
+    doctor,
+    rescale,
+    savepoint_create,
+    savepoint_ls,
+    savepoint_restore,
+    savepoint_verify,
+    state_diff,
+    state_history,
+    state_ls,
+    state_show,
+    stop,
+)
 from holdfast.cli import run as run_command  # noqa: F401
 from holdfast.cli.groups import app
 from holdfast.cli.output import report_error

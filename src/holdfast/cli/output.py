@@ -66,9 +66,15 @@ def working(what: str) -> Iterator[Report]:
 
 @contextlib.contextmanager
 def quiet_spark() -> Iterator[Any]:
-    """A local session for as long as a command runs, which says nothing by itself."""
+    """A local session for as long as a command runs, which says nothing by itself; or the one that there is."""
+    from pyspark.sql import SparkSession
+
     from holdfast.spark.session import session
 
+    present = SparkSession.getActiveSession()
+    if present is not None:
+        yield present
+        return
     with working("Starting Spark"):
         spark = session("holdfast-tool")
         spark.sparkContext.setLogLevel("OFF")
@@ -79,15 +85,15 @@ def quiet_spark() -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def spark_for(*paths: str) -> Iterator[Any]:
-    """A session if one of these paths needs one to be read; else None."""
+def spark_for(*paths: str, always: bool = False) -> Iterator[Any]:
+    """A session if there is need of one, which local files have not; else None."""
     from holdfast.spark.files import is_local
 
-    if all(is_local(path) for path in paths):
+    if not always and all(map(is_local, paths)):
         yield None
-    else:
-        with quiet_spark() as spark:
-            yield spark
+        return
+    with quiet_spark() as spark:
+        yield spark
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:

@@ -175,13 +175,13 @@ def _trigger(measured: Measured, interval: Interval | None, goals: Goals) -> Ite
     shortest, longest = interval.shortest_seconds, interval.longest_seconds
     share = interval.cost_seconds / max(wanted, interval.duration_seconds)
     why = (
-        f"a micro-batch costs {_seconds(interval.cost_seconds)} whatever it has to do, {share:.0%} of the time at an interval "
-        f"of {_seconds(wanted)}; {goals.overhead:.0%} allow one every {_seconds(shortest)}"
+        f"a micro-batch costs {_seconds(interval.cost_seconds)} whatever it has to do, {share:.0%} of the time at an "
+        f"interval of {_seconds(wanted)}; {goals.overhead:.0%} allow one every {_seconds(shortest)}"
     )
     if longest is not None and longest < shortest:
         why += (
-            f". Recovery within {_seconds(goals.recovery_seconds)} would need one every {_seconds(longest)}: allow more time "
-            "for it or more for checkpoints, or add workers"
+            f". Recovery within {_seconds(goals.recovery_seconds)} would need one every {_seconds(longest)}: allow more "
+            "time for it or more for checkpoints, or add workers"
         )
     elif longest is not None:
         why += f"; recovery within {_seconds(goals.recovery_seconds)} allows up to {_seconds(longest)}"

@@ -29,13 +29,14 @@ from pyspark.sql import SparkSession
 from holdfast.errors import CheckpointError, CorruptState
 from holdfast.spark.files import FileInfo, Files, files_of, join
 
-__all__ = ["Checkpoint", "Offsets", "Operator", "Partition", "open_checkpoint", "spans"]
+__all__ = ["SHUFFLE_PARTITIONS", "Checkpoint", "Offsets", "Operator", "Partition", "open_checkpoint", "spans"]
 
 _LOG_VERSION = "v1"
 _METADATA_VERSION = "v2"
 _MANIFEST_VERSION = 1
 _OPERATOR_NAMES = ("transformWithStateInPySparkExec", "transformWithStateInPandasExec")
 _STATE_FILE = re.compile(r"(\d+)\.(zip|changelog)")
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _FOREIGN = "use the version of Spark and Holdfast that wrote it"
 
 
@@ -53,7 +54,7 @@ class Offsets:
 
 @dataclass
 class Partition:
-    """The state files of one partition of an operator."""
+    """The state files of one partition of an operator; of an operator with several stores, those of one store."""
 
     number: int
     path: str
@@ -87,6 +88,14 @@ class Operator:
     properties: dict[str, Any]
     """What the operator says of itself: its variables, its kind of time."""
     partitions: tuple[Partition, ...]
+    """All that there are files of, also those that are no longer, or were not yet, in use."""
+    counts: dict[int, int] = field(default_factory=dict)
+    """How many partitions there are, by the micro-batch from which on; empty if the operator does not record it."""
+
+    def count_at(self, batch: int) -> int | None:
+        """How many partitions have the state after a micro-batch, as far as the operator records it."""
+        known = [number for number in self.counts if number <= batch]
+        return self.counts[max(known)] if known else None
 
     @property
     def is_a_step(self) -> bool:
@@ -123,11 +132,11 @@ class Checkpoint:
 
     def planned(self) -> list[int]:
         """The micro-batches whose offsets are written."""
-        return self._numbers("offsets")
+        return self.numbers("offsets")
 
     def committed(self) -> list[int]:
         """The micro-batches that are committed, the last one last."""
-        return sorted(set(self._numbers("commits")) & set(self.planned()))
+        return sorted(set(self.numbers("commits")) & set(self.planned()))
 
     def offsets(self, batch: int) -> Offsets:
         path = join(self.path, "offsets", str(batch))
@@ -147,10 +156,21 @@ class Checkpoint:
         entries = self.files.entries(join(self.path, "state")) or []
         return [self._operator(int(entry.name)) for entry in entries if entry.is_directory and entry.name.isdigit()]
 
+    def partitions_at(self, operator: Operator, batch: int) -> dict[int, list[Partition]]:
+        """By number, the partitions that have the state after a micro-batch; with nothing for one that is missing.
+
+        The number of partitions can be changed, and the files of older micro-batches stay as they were.
+        """
+        count = operator.count_at(batch)
+        if count is None:
+            everything = 1 + max((partition.number for partition in operator.partitions), default=-1)
+            count = int(self.offsets(batch).settings.get(SHUFFLE_PARTITIONS, everything))
+        return {n: [p for p in operator.partitions if p.number == n] for n in range(count)}
+
     def retained(self) -> list[int]:
         """The committed micro-batches whose state can be read."""
-        partitions = [partition for operator in self.operators() for partition in operator.partitions]
-        return [b for b in self.committed() if all(p.chain(b + 1) is not None for p in partitions)]
+        operators = self.operators()
+        return [b for b in self.committed() if all(self._can_read(operator, b) for operator in operators)]
 
     def check_batch(self, batch: int | None) -> int:
         """A micro-batch whose state can be read: the one that is asked for, or the last."""
@@ -180,29 +200,57 @@ class Checkpoint:
         files = [*content.get("sstFiles", ()), *content.get("logFiles", ())]
         return {str(f.get("dfsSstFileName") or f.get("dfsLogFileName")): int(f["sizeBytes"]) for f in files}
 
+    def _can_read(self, operator: Operator, batch: int) -> bool:
+        partitions = self.partitions_at(operator, batch).values()
+        return all(stores and all(store.chain(batch + 1) is not None for store in stores) for stores in partitions)
+
     def _operator(self, number: int) -> Operator:
         path = join(self.path, "state", str(number))
-        metadata = self._operator_metadata(path)
+        versions = self.operator_metadata(number)
+        metadata = versions[max(versions)] if versions else self._older_metadata(path)
         partitions = []
         for entry in self.files.entries(path) or ():
             if entry.is_directory and entry.name.isdigit():
-                partitions.append(self._partition(int(entry.name), entry.path))
+                partitions += self._partitions(int(entry.name), entry.path)
         partitions.sort(key=lambda partition: partition.number)
         name = str(metadata.get("operatorInfo", {}).get("operatorName", "?"))
         properties = json.loads(metadata.get("operatorPropertiesJson") or "{}")
-        return Operator(number, name, path, properties, tuple(partitions))
+        counts = {batch: int(version["stateStoreInfo"][0]["numPartitions"]) for batch, version in versions.items()}
+        return Operator(number, name, path, properties, tuple(partitions), counts)
 
-    def _operator_metadata(self, path: str) -> Mapping[str, Any]:
-        versions = self.files.entries(join(path, "_metadata", _METADATA_VERSION)) or []
-        numbers = sorted(int(entry.name) for entry in versions if entry.name.isdigit())
-        if not numbers:
-            # Of an operator of Spark's own, in the older format.
-            file = join(path, "_metadata", "metadata")
-            data = self.files.read(file)
-            return {} if data is None else _json(_log_lines(data, file, ("v1", "v2"))[0].encode(), file)
-        file = join(path, "_metadata", _METADATA_VERSION, str(numbers[-1]))
-        lines = _log_lines(self.files.read(file) or b"", file, (_METADATA_VERSION,))
-        return _json(lines[0].encode(), file)
+    def operator_metadata(self, number: int) -> dict[int, dict[str, Any]]:
+        """What an operator says of itself, by the micro-batch from which on; empty if it is in the older format."""
+        folder = join(self.path, "state", str(number), "_metadata", _METADATA_VERSION)
+        found = {}
+        for entry in self.files.entries(folder) or ():
+            if entry.name.isdigit():
+                lines = _log_lines(self.files.read(entry.path) or b"", entry.path, (_METADATA_VERSION,))
+                found[int(entry.name)] = _json(lines[0].encode(), entry.path)
+        return found
+
+    def write_operator_metadata(self, number: int, batch: int, content: Mapping[str, Any]) -> None:
+        path = join(self.path, "state", str(number), "_metadata", _METADATA_VERSION, str(batch))
+        self.files.write(path, f"{_METADATA_VERSION}\n{json.dumps(content, separators=(',', ':'))}".encode())
+
+    def write_partition_count(self, batch: int, partitions: int) -> None:
+        """Changes by how many partitions a micro-batch says it ran."""
+        path = join(self.path, "offsets", str(batch))
+        version, head, *sources = self._read("offsets", str(batch)).decode().split("\n")
+        content = _json(head.encode(), path)
+        content["conf"][SHUFFLE_PARTITIONS] = str(partitions)
+        changed = json.dumps(content, separators=(",", ":"))
+        self.files.write(path, "\n".join([version, changed, *sources]).encode())
+
+    def _older_metadata(self, path: str) -> Mapping[str, Any]:
+        """Of an operator of Spark's own."""
+        file = join(path, "_metadata", "metadata")
+        data = self.files.read(file)
+        return {} if data is None else _json(_log_lines(data, file, ("v1", "v2"))[0].encode(), file)
+
+    def _partitions(self, number: int, path: str) -> list[Partition]:
+        """The stores of a partition: one, or several in directories below, as Spark's own joins have."""
+        below = [e for e in self.files.entries(path) or () if e.is_directory and e.name not in ("SSTs", "_metadata")]
+        return [self._partition(number, entry.path) for entry in below] or [self._partition(number, path)]
 
     def _partition(self, number: int, path: str) -> Partition:
         partition = Partition(number, path)
@@ -215,7 +263,8 @@ class Checkpoint:
             partition.tables[entry.name] = entry
         return partition
 
-    def _numbers(self, folder: str) -> list[int]:
+    def numbers(self, folder: str) -> list[int]:
+        """Of which micro-batches a log, "offsets" or "commits", has an entry."""
         entries = self.files.entries(join(self.path, folder)) or []
         return sorted(int(entry.name) for entry in entries if entry.name.isdigit())
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import errno
+import hashlib
 import os
 import shutil
 import threading
@@ -90,6 +91,14 @@ class Files(abc.ABC):
     def remove(self, path: str) -> None:
         """Removes a file, or a directory with all that is in it; nothing happens if there is none."""
 
+    @abc.abstractmethod
+    def sha256(self, path: str) -> str:
+        """The SHA-256 of a file, in hexadecimal."""
+
+    def side_checksums(self, path: str) -> bytes | None:
+        """What Hadoop keeps beside a file of the local file system to tell whether it is whole; None if there is nothing."""
+        return None
+
     def walk(self, path: str) -> Iterator[FileInfo]:
         """All files below a directory, in the order of their names, which are given from there."""
         for entry in self.entries(path) or ():
@@ -137,6 +146,8 @@ def _local(path: str) -> Path | None:
     return None
 
 
+_BLOCK_BYTES = 1 << 20
+
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """What file systems say that have no links between files."""
 
@@ -177,13 +188,13 @@ class _LocalFiles(Files):
         local = self._path(path)
         if not local.is_dir():
             return None
-        found = [entry for entry in os.scandir(local) if not (entry.name.startswith(".") and entry.name.endswith(".crc"))]
-        entries = []
-        for entry in sorted(found, key=lambda e: e.name):
-            # A job that is running removes and renames files meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                entries.append(self._info(Path(entry.path), join(path, entry.name)))
-        return entries
+        found = []
+        for name in sorted(os.listdir(local)):
+            if not (name.startswith(".") and name.endswith(".crc")):
+                # A job that runs may remove it at any time.
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(self._info(local / name, join(path, name)))
+        return found
 
     def info(self, path: str) -> FileInfo | None:
         local = self._path(path)
@@ -214,6 +225,16 @@ class _LocalFiles(Files):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(self._path(path), target)
         _checksum(target).unlink(missing_ok=True)
+
+    def sha256(self, path: str) -> str:
+        digest = hashlib.sha256()
+        with self._path(path).open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+        return digest.hexdigest()
+
+    def side_checksums(self, path: str) -> bytes | None:
+        return self.read(str(_checksum(self._path(path))))
 
     @staticmethod
     def _path(path: str) -> Path:
@@ -316,9 +337,19 @@ class _HadoopFiles(Files):
     def copy(self, path: str, to: str) -> None:
         source_system, source = self._at(path)
         target_system, target = self._at(to)
+        if not source_system.exists(source):
+            raise FileNotFoundError(path)
         utility = self._jvm.org.apache.hadoop.fs.FileUtil
         if not utility.copy(source_system, source, target_system, target, False, True, self._configuration):
             raise OSError(f"{path} could not be copied to {to}")
+
+    def sha256(self, path: str) -> str:
+        system, hadoop_path = self._at(path)
+        digest = self._jvm.java.security.MessageDigest.getInstance("SHA-256")
+        nowhere = self._jvm.java.io.OutputStream.nullOutputStream()
+        into = self._jvm.java.security.DigestOutputStream(nowhere, digest)
+        self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(system.open(hadoop_path), into, _BLOCK_BYTES, True)
+        return bytes(digest.digest()).hex()
 
     @staticmethod
     def _put(stream: Any, content: bytes) -> None:

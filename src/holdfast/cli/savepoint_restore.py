@@ -1,0 +1,49 @@
+"""`holdfast savepoint restore`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.groups import savepoint
+from holdfast.cli.output import AsJson, console, give, spark_for, working
+from holdfast.ops.restore import Restored, restore_savepoint
+
+__all__: list[str] = []
+
+
+@savepoint.command("restore")
+def restore(
+    path: Annotated[str, typer.Argument(metavar="SAVEPOINT", help="The directory of a savepoint.")],
+    checkpoint: Annotated[str, typer.Argument(metavar="NEW_CKPT", help="The checkpoint to make; nothing may be there.")],
+    partitions: Annotated[int | None, typer.Option("--partitions", min=1, help="How many partitions of state.")] = None,
+    key_groups: Annotated[int | None, typer.Option("--key-groups", min=1, help="How many key groups a step.")] = None,
+    backend: Annotated[str | None, typer.Option("--backend", help="heap or disk.")] = None,
+    new_query_id: Annotated[bool, typer.Option("--new-query-id", help="For a job beside the old one.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a new checkpoint from a savepoint, after checking every file of it."""
+    reshaped = partitions is not None or key_groups is not None
+    with spark_for(path, checkpoint, always=reshaped) as spark, working("Restoring") as report:
+        made = restore_savepoint(
+            spark,
+            path,
+            checkpoint,
+            partitions=partitions,
+            key_groups=key_groups,
+            backend=backend,
+            new_query_id=new_query_id,
+            report=report,
+        )
+    give(asdict(made), as_json, lambda: _show(made))
+
+
+def _show(made: Restored) -> None:
+    spread = "" if made.partitions is None else f", in {made.partitions} partitions"
+    console.print(
+        f"{made.checkpoint}: the job goes on after micro-batch {made.batch}{spread}. Its query id is {made.query_id}.",
+        markup=False,
+        highlight=False,
+    )

@@ -1,0 +1,37 @@
+"""`holdfast savepoint verify`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.groups import savepoint
+from holdfast.cli.output import AsJson, console, give, spark_for, working
+from holdfast.ops.savepoint import verify_savepoint
+from holdfast.ops.savepoint_file import Savepoint
+from holdfast.ops.verify import Problem
+
+__all__: list[str] = []
+
+
+@savepoint.command("verify")
+def verify(
+    path: Annotated[str, typer.Argument(metavar="SAVEPOINT", help="The directory of a savepoint.")],
+    as_json: AsJson = False,
+) -> None:
+    """Check every file of a savepoint; name those that are damaged, missing or too much."""
+    with spark_for(path) as spark, working("Looking at files") as report:
+        made, problems = verify_savepoint(spark, path, report=report)
+    result = {"path": made.path, "batch": made.batch, "files": len(made.files), "bytes": made.size}
+    give({**result, "problems": [asdict(p) for p in problems]}, as_json, lambda: _show(made, problems))
+    if problems:
+        raise typer.Exit(1)
+
+
+def _show(made: Savepoint, problems: list[Problem]) -> None:
+    for problem in problems:
+        console.print(f"damaged: {problem}", markup=False, highlight=False)
+    verdict = "is damaged" if problems else "is whole"
+    console.print(f"{made.path} {verdict}: {len(made.files)} files of {made.size} bytes.", markup=False, highlight=False)

@@ -1,0 +1,96 @@
+"""The blobs of an operator, read through Spark and checked key group by key group, where the data is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from holdfast.engine.evolution import MANIFEST
+from holdfast.engine.log.chain import read_head, whole
+from holdfast.engine.manifest import LOG_BACKENDS, read_manifest
+from holdfast.errors import HoldfastError
+from holdfast.ops.layout import Checkpoint, Operator
+from holdfast.spark.files import join, normalised
+
+__all__ = ["BlobCheck", "check_blobs"]
+
+_RESULT = "partition int, label int, blobs long, bytes long, problem string"
+_COLUMNS = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("label", pa.int32()),
+        ("blobs", pa.int64()),
+        ("bytes", pa.int64()),
+        ("problem", pa.string()),
+    ]
+)
+
+
+@dataclass
+class BlobCheck:
+    """What reading the blobs of one operator came to."""
+
+    key_groups: int = 0
+    blobs: int = 0
+    blob_bytes: int = 0
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    """Where, and what."""
+
+
+def check_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: Operator, batch: int) -> BlobCheck:
+    """Checks the log of every key group of a step after a micro-batch."""
+    reader = spark.read.format("statestore").option("operatorId", operator.number).option("batchId", batch)
+    state = reader.option("stateVarName", "blobs").load(normalised(checkpoint.path))
+    flat = state.selectExpr("partition_id", "key.label", "user_map_key.name", "user_map_value.blob")
+    check = BlobCheck()
+    try:
+        rows = flat.mapInArrow(_checked, _RESULT).collect()
+    except Exception as error:
+        check.problems.append((operator.path, f"Spark cannot read its state after micro-batch {batch} ({_reason(error)})"))
+        return check
+    for row in rows:
+        check.key_groups += 1
+        check.blobs += row.blobs
+        check.blob_bytes += row.bytes
+        if row.problem is not None:
+            where = join(operator.path, str(row.partition))
+            check.problems.append((where, f"key group {row.label}, after micro-batch {batch}: {row.problem}"))
+    return check
+
+
+def _checked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One row for each key group. All blobs of a key group are in one partition."""
+    groups: dict[tuple[int, int], dict[str, bytes]] = {}
+    for batch in batches:
+        for partition, label, name, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            groups.setdefault((partition, label), {})[name] = blob
+    rows = [(*place, len(blobs), sum(map(len, blobs.values())), _problem(blobs)) for place, blobs in groups.items()]
+    columns = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(_COLUMNS.types)]
+    yield pa.RecordBatch.from_arrays(columns, schema=_COLUMNS)
+
+
+def _problem(blobs: Any) -> str | None:
+    """What is wrong with a key group's log, whose blobs are in a dict, by name.
+
+    Of a backend with a format of its own, only the manifest is looked at.
+    """
+    try:
+        manifest = blobs.get(MANIFEST)
+        if manifest is None:
+            return f"the blob {MANIFEST!r} is missing"
+        if read_manifest(manifest)["backend"] in LOG_BACKENDS:
+            for _ in whole(blobs, read_head(blobs)):
+                pass
+    except HoldfastError as error:
+        return error.what.rstrip(".")
+    return None
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines or ["no reason was given"])[-1 if causes else 0][:300]

@@ -1,0 +1,233 @@
+"""Is a checkpoint whole? Every file is looked at, then every blob; what is damaged is named.
+
+Two levels. Of files: the checksums that they carry and their form, that nothing is missing between them, and that they are
+as large as what refers to them says. Of blobs: the log of each key group is read from end to end, as Spark gives it; its
+tokens prove that every delta is whole, unaltered and in its place. This is done for the last micro-batch whose files are
+whole, or for all that are retained.
+
+A micro-batch that is planned and not committed is normal: a job that was stopped or killed leaves it, and the next start
+does it. A commit that is there but empty or cut short is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from holdfast.errors import CheckpointError, CorruptState
+from holdfast.ops.blob_check import BlobCheck, check_blobs
+from holdfast.ops.damage import damage
+from holdfast.ops.layout import SHUFFLE_PARTITIONS, Checkpoint
+from holdfast.ops.pieces import PieceFinder
+from holdfast.spark.files import files_of, join
+
+__all__ = ["Problem", "Verification", "checkpoint_to_verify", "verify_checkpoint"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is damaged or missing."""
+
+    path: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}."
+
+
+@dataclass
+class Verification:
+    """What looking at a checkpoint came to."""
+
+    path: str
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What is unusual and no damage."""
+    last_whole_batch: int | None = None
+    """The last committed micro-batch of which everything is whole."""
+    whole_batches: list[int] = field(default_factory=list)
+    """All of which the files are whole, and of those that were read, the blobs."""
+    files: int = 0
+    file_bytes: int = 0
+    key_groups: int = 0
+    """Of the micro-batches that were read."""
+    blobs: int = 0
+    blob_bytes: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.problems
+
+    def add(self, path: str, what: str) -> None:
+        if all(problem.path != path for problem in self.problems):
+            self.problems.append(Problem(path, what))
+
+
+Report = Callable[[int, int], None]
+
+
+def verify_checkpoint(
+    spark: SparkSession | None, path: str, *, deep: bool = False, report: Report = lambda done, total: None
+) -> Verification:
+    """Looks at every file of a checkpoint, and with a session at the blobs of the last whole micro-batch.
+
+    `deep`: at the blobs of every retained one. Raises CheckpointError if there is no checkpoint, or one of a foreign
+    version.
+    """
+    checkpoint = checkpoint_to_verify(spark, path)
+    found = Verification(checkpoint.path)
+    _check_files(checkpoint, found, report)
+    finder = _finder(checkpoint, found)
+    if finder is None:
+        return found
+    _check_logs(checkpoint, found)
+    candidates = list(_whole_batches(checkpoint, finder, found))
+    if spark is not None:
+        candidates = _with_whole_blobs(spark, checkpoint, candidates, deep, found)
+    found.whole_batches = sorted(candidates)
+    found.last_whole_batch = max(candidates, default=None)
+    return found
+
+
+def checkpoint_to_verify(spark: SparkSession | None, path: str) -> Checkpoint:
+    """Like `open_checkpoint`, but what is damaged is left for the report."""
+    checkpoint = Checkpoint(files_of(spark, path), path.rstrip("/"))
+    names = [entry.name for entry in checkpoint.files.entries(checkpoint.path) or ()]
+    if checkpoint.files.info(checkpoint.path) is None:
+        raise CheckpointError(f"There is nothing at {path!r}.", todo="give the directory that the job has as its checkpoint")
+    if not {"metadata", "offsets", "commits"} & set(names):
+        raise CheckpointError(
+            f"{path!r} is not a checkpoint of a streaming query: it has no 'metadata' and 'offsets'.",
+            todo="give the directory that the job has as its checkpoint",
+        )
+    with contextlib.suppress(CorruptState):
+        _ = checkpoint.manifest
+    return checkpoint
+
+
+def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) -> None:
+    files = [file for file in checkpoint.files.walk(checkpoint.path) if _counts(file.name)]
+    for done, file in enumerate(files):
+        report(done, len(files))
+        content = checkpoint.files.read(file.path)
+        if content is None:
+            # A job that runs has removed it.
+            continue
+        found.files += 1
+        found.file_bytes += len(content)
+        what = damage(checkpoint.files, file, content)
+        if what is not None:
+            found.add(file.path, what)
+    for name in ("metadata", "offsets", "commits"):
+        if checkpoint.files.info(join(checkpoint.path, name)) is None:
+            found.add(join(checkpoint.path, name), "it is missing")
+
+
+def _counts(name: str) -> bool:
+    """Not what a writer has not finished, nor the lock."""
+    return not name.rpartition("/")[2].startswith(".") and not name.startswith("holdfast/lock.json")
+
+
+def _finder(checkpoint: Checkpoint, found: Verification) -> PieceFinder | None:
+    try:
+        return PieceFinder(checkpoint)
+    except CorruptState as error:
+        if found.is_whole:
+            found.add(join(checkpoint.path, "state"), error.what)
+    return None
+
+
+def _check_logs(checkpoint: Checkpoint, found: Verification) -> None:
+    planned, committed = checkpoint.planned(), checkpoint.numbers("commits")
+    for log, numbers in (("offsets", planned), ("commits", committed)):
+        for number in _gaps(numbers):
+            found.add(join(checkpoint.path, log, str(number)), "it is missing, between others")
+    for number in committed:
+        if planned and number >= planned[0] and number not in planned:
+            found.add(join(checkpoint.path, "offsets", str(number)), "it is missing, and the micro-batch is committed")
+    if not committed:
+        found.notes.append("nothing has been committed yet.")
+    open_batches = [number for number in planned if not committed or number > committed[-1]]
+    for number in open_batches:
+        if _is_rescaling(checkpoint, number):
+            found.notes.append(
+                f"micro-batch {number} is an unfinished change of the number of partitions: run holdfast rescale again."
+            )
+        else:
+            found.notes.append(f"micro-batch {number} is planned and not committed: the next start of the job does it.")
+
+
+def _gaps(numbers: list[int]) -> list[int]:
+    return sorted(set(range(numbers[0], numbers[-1])) - set(numbers)) if numbers else []
+
+
+def _is_rescaling(checkpoint: Checkpoint, batch: int) -> bool:
+    with contextlib.suppress(CorruptState):
+        counts = [checkpoint.offsets(number).settings.get(SHUFFLE_PARTITIONS) for number in (batch, batch - 1)]
+        return counts[0] != counts[1]
+    return False
+
+
+def _whole_batches(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> Iterator[int]:
+    """The committed micro-batches of which every file is there and whole, the last one first."""
+    committed = checkpoint.committed()
+    bad = {problem.path for problem in found.problems}
+    oldest = _oldest_readable(checkpoint, finder, committed)
+    for batch in reversed(committed):
+        try:
+            pieces = finder.pieces(batch)
+        except CorruptState:
+            # A damaged snapshot or log, which has been named.
+            continue
+        sizes = {file.path: file.size for file in pieces.files}
+        wrong = {path for path, size in pieces.sizes.items() if sizes.get(path, size) != size}
+        for path in sorted(wrong):
+            found.add(path, f"it has {sizes[path]} bytes where its snapshot says {pieces.sizes[path]}")
+        state = [path for path in pieces.missing if path.startswith(join(checkpoint.path, "state"))]
+        if oldest is None or batch >= oldest:
+            for path in state:
+                found.add(path, f"it is missing, and the state after micro-batch {batch} needs it")
+        # Of the oldest one, Spark has removed what it began from; its state is whole all the same.
+        if not state and not wrong and not bad & sizes.keys():
+            yield batch
+
+
+def _oldest_readable(checkpoint: Checkpoint, finder: PieceFinder, committed: list[int]) -> int | None:
+    """The first committed micro-batch of which no state is missing. What is missing before it was removed in good order."""
+    for batch in committed:
+        with contextlib.suppress(CorruptState):
+            missing = finder.pieces(batch).missing
+            if not any(path.startswith(join(checkpoint.path, "state")) for path in missing):
+                return batch
+    return None
+
+
+def _with_whole_blobs(
+    spark: SparkSession, checkpoint: Checkpoint, batches: Iterable[int], deep: bool, found: Verification
+) -> list[int]:
+    """Reads the blobs of the last micro-batch that is whole, or of all; gives those that are whole or were not read."""
+    kept = []
+    waiting = list(batches)
+    while waiting:
+        batch = waiting.pop(0)
+        checks = [
+            check_blobs(spark, checkpoint, operator, batch) for operator in checkpoint.operators() if operator.is_a_step
+        ]
+        _count(found, checks)
+        problems = [problem for check in checks for problem in check.problems]
+        for path, what in problems:
+            found.add(path, what)
+        if not problems:
+            kept.append(batch)
+            if not deep:
+                return kept + waiting
+    return kept
+
+
+def _count(found: Verification, checks: list[BlobCheck]) -> None:
+    found.key_groups += sum(check.key_groups for check in checks)
+    found.blobs += sum(check.blobs for check in checks)
+    found.blob_bytes += sum(check.blob_bytes for check in checks)
