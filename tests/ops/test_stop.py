@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -370,3 +371,33 @@ def test_a_program_is_stopped_and_another_killed(spark, folder, fresh, program, 
     sink = hf.sinks.Collect()
     jobs.make_job(spark, folder, fresh, trigger="available now", sink=sink).run()
     assert [tuple(row) for row in sink.rows][-1] == ("a", 3)
+
+
+@pytest.fixture
+def elsewhere(spark, tmp_path):
+    """A path that is not local to us: Hadoop leads it to a directory of the test."""
+    (tmp_path / "elsewhere").mkdir()
+    name = f"elsewhere{os.getpid()}"
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    configuration.set(f"fs.viewfs.mounttable.{name}.link./data", (tmp_path / "elsewhere").as_uri())
+    return f"viewfs://{name}/data/checkpoint"
+
+
+def test_on_another_file_system(spark, folder, elsewhere, tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.2)
+    local = str(tmp_path / "elsewhere" / "checkpoint")
+    job = jobs.make_job(spark, folder, elsewhere).start()
+    committed(local)
+    first = current_lock(spark, elsewhere)
+    assert first == current_lock(None, local)
+    until(lambda: current_lock(spark, elsewhere).alive_at > first.alive_at)
+    with pytest.raises(CheckpointLocked, match="job running on"):
+        jobs.make_job(spark, folder, elsewhere, "another").start()
+    assert stop_job(spark, "running", timeout_seconds=60).checkpoint == elsewhere
+    assert job.wait()
+    assert current_lock(spark, elsewhere) is None
+    put = locks._content(replace(first, process=replace(first.process, started="long ago")))
+    (Path(local) / LOCK_FILE).write_bytes(put)
+    with holding(spark, elsewhere, "holdfast rescale"):
+        assert current_lock(spark, elsewhere).owner == "holdfast rescale"
+    assert [name for name in left(local) if not name.startswith(".")] == ["manifest.json"]

@@ -309,10 +309,14 @@ def _is_over(info: LockInfo) -> bool:
 
 
 def _read(files: Files, path: str) -> bytes | None:
-    try:
-        return files.read(path)
-    except FileNotFoundError:
-        return None
+    """What a lock has in it. Where a file can be seen before it is whole, it is waited for a little."""
+    stored = None
+    for attempt in range(_TRIES):
+        time.sleep(0.1 if attempt else 0)
+        stored = files.read(path)
+        if stored is None or _parse(stored) is not None:
+            break
+    return stored
 
 
 def _info(files: Files, path: str, stored: bytes) -> LockInfo | None:
