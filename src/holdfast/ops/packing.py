@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -16,19 +16,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from holdfast.engine.keys import key_of, slot_from_bytes, slot_to_bytes
+from holdfast.engine.log.chain import HEAD
+from holdfast.engine.log.head import Head
 from holdfast.engine.manifest import Evolution, manifest_bytes, reconcile
 from holdfast.engine.state import KeyGroupState
 from holdfast.engine.stored import Blobs, StoredLayout, read_group, write_group
-from holdfast.ops.reading import StepRef, groups_in
+from holdfast.ops.reading import StepRef, groups_in, rows_of
 from holdfast.spark.arrow_types import arrow_schema
 from holdfast.spark.assign import key_column, key_group
 from holdfast.spark.labels import labels
-from holdfast.spark.processor import CLOCK
+from holdfast.spark.processor import CLOCK, WAKE_TIME
 from holdfast.spark.schemas import read_schema
 from holdfast.spark.seeding import BLOBS_SCHEMA
 from holdfast.spark.transport import carried
 
-__all__ = ["key_columns", "labelled", "packed_frame", "regrouped"]
+__all__ = ["LogFacts", "key_columns", "labelled", "log_facts", "packed_frame", "regrouped"]
 
 _REST = StructType(
     [
@@ -41,6 +43,23 @@ _REST = StructType(
     ]
 )
 _BLOBS = pa.schema([("label", pa.int32()), ("name", pa.string()), ("blob", pa.binary())])
+
+
+class LogFacts(NamedTuple):
+    """What new key groups must know of the logs that their state comes from."""
+
+    last: int
+    """The highest number in any of them."""
+    clock: bytes | None
+    """The latest watermark that any of them has seen, of a step whose elements come from another step."""
+
+
+def log_facts(blobs: DataFrame, path: str) -> LogFacts:
+    """The facts of all key groups in blobs (label, name, blob)."""
+    rows = rows_of(blobs.where(F.col("name").isin(HEAD, CLOCK)).select("name", "blob"), path)
+    heads = [Head.decode(bytes(row.blob)).last for row in rows if row.name == HEAD]
+    clocks = [bytes(row.blob) for row in rows if row.name == CLOCK]
+    return LogFacts(max(heads, default=0), max(clocks, key=WAKE_TIME.unpack, default=None))
 
 
 def key_columns(manifest: Mapping[str, Any]) -> StructType:
@@ -108,7 +127,7 @@ def regrouped(rows: DataFrame, manifest: Mapping[str, Any]) -> DataFrame:
             clocks = [clock for clock in table["clock"].to_pylist() if clock is not None]
             if clocks:
                 # The latest: no window that was closed in one key group may be opened again in another.
-                blobs.put(CLOCK, max(clocks))
+                blobs.put(CLOCK, max(clocks, key=WAKE_TIME.unpack))
             names, contents = zip(*blobs.items(), strict=True)
             return pa.Table.from_arrays(
                 [pa.array([label] * len(names), pa.int32()), pa.array(names, pa.string()), pa.array(contents, pa.binary())],

@@ -153,8 +153,8 @@ def rows_of(frame: DataFrame, path: str) -> list[Any]:
 
 
 @contextlib.contextmanager
-def our_errors(path: str) -> Iterator[None]:
-    """Turns what Spark says of state that it cannot read into a sentence."""
+def our_errors(path: str, todo: str = "find the damaged file: holdfast checkpoint verify {}") -> Iterator[None]:
+    """Turns what Spark says of something that it cannot read into a sentence."""
     try:
         yield
     except HoldfastError:
@@ -162,8 +162,5 @@ def our_errors(path: str) -> Iterator[None]:
     except Exception as error:
         ours = uncarried(str(error))
         if ours is not None:
-            raise ours.within(checkpoint=path) from error
-        raise CorruptState(
-            f"Spark could not read the state in {path!r}: {first_cause(str(error))}",
-            todo=f"find the damaged file: holdfast checkpoint verify {path}",
-        ) from error
+            raise ours.within(path=path) from error
+        raise CorruptState(f"Spark could not read {path!r}: {first_cause(str(error))}", todo=todo.format(path)) from error

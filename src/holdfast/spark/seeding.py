@@ -8,7 +8,6 @@ not know its version except by its file's name.
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,6 +20,7 @@ from holdfast.errors import HoldfastError
 from holdfast.spark.failures import first_cause
 from holdfast.spark.files import Files, join, normalised
 from holdfast.spark.processor import WAKE, WAKE_TIME
+from holdfast.spark.session import with_settings
 from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
 
 __all__ = ["BLOBS_SCHEMA", "seed_operator"]
@@ -102,7 +102,7 @@ def _run(
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     }
-    with _set(spark, wanted):
+    with with_settings(spark, wanted):
         blobs.select("label", "name", "blob").write.parquet(source)
         stream = spark.readStream.schema(BLOBS_SCHEMA).parquet(source)
         if time_mode == "EventTime":
@@ -118,18 +118,3 @@ def _run(
     if error is not None:
         raise HoldfastError(f"The state could not be written: {first_cause(str(error))}") from error
     return join(work, "checkpoint", "state", "0")
-
-
-@contextlib.contextmanager
-def _set(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, previous in before.items():
-            if previous is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, previous)
