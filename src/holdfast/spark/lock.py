@@ -123,8 +123,8 @@ class Lock:
             del _held[self._token]
             raise
         self._sweep()
-        self._ended.clear()
-        threading.Thread(target=self._live, name="holdfast-lock", daemon=True).start()
+        self._ended = threading.Event()
+        threading.Thread(target=self._live, args=(self._ended,), name="holdfast-lock", daemon=True).start()
         return self
 
     def release(self) -> None:
@@ -181,15 +181,15 @@ class Lock:
         _held.pop(self._token, None)
         self._ended.set()
 
-    def _live(self) -> None:
+    def _live(self, ended: threading.Event) -> None:
         beaten = time.monotonic()
-        while not self._ended.wait(_LOOK_SECONDS):
+        while not ended.wait(_LOOK_SECONDS):
             if time.monotonic() - beaten >= _BEAT_SECONDS:
                 # A full disk, or a file system that is away, is no reason to stop.
                 with contextlib.suppress(Exception):
                     self.beat()
                     beaten = time.monotonic()
-            if self._every_second is not None and not self._ended.is_set():
+            if self._every_second is not None and not ended.is_set():
                 with contextlib.suppress(Exception):
                     self._every_second()
         if self.lost is not None and self._on_lost is not None:
