@@ -57,8 +57,10 @@ def make_history(spark, folder: Path) -> History:
 
 
 def add_file(folder: Path, number: int) -> None:
-    """One file, and so one micro-batch: the same rows for the same number."""
-    rows = [{"k": f"k{i % KEYS}", "v": number * 7 + i, "t": (number * ROWS + i) * 1_000_000} for i in range(ROWS)]
+    """One file, and so one micro-batch: the same rows for the same number. Each has some keys that the next has not."""
+    rows = [
+        {"k": f"k{number * 4 + i % KEYS}", "v": number * 7 + i, "t": (number * ROWS + i) * 1_000_000} for i in range(ROWS)
+    ]
     schema = pa.schema([("k", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us", tz="UTC"))])
     file = folder / f"{number:05d}.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema), file)
