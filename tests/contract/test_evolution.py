@@ -268,3 +268,52 @@ def test_from_one_backend_to_the_other():
     middle = holdfast.testing.run(writing(spec), elements(("l", 2)), backend="disk", start_from=old)
     new = holdfast.testing.run(writing(spec), elements(("k", None), ("l", None)), backend="heap", start_from=middle)
     assert new.values == [(1,), (2,)]
+
+
+def test_the_arguments_of_a_join_are_compared(run):
+    before = run(hf.IntervalJoin("10 seconds", "left"), elements(("a", ("left", 1))))
+    for changed, what in (
+        (
+            hf.IntervalJoin("20 seconds", "left"),
+            r"within_micros was \[-10000000, 10000000\] and is \[-20000000, 20000000\] now",
+        ),
+        (hf.IntervalJoin("10 seconds"), "how was 'left' and is 'inner' now"),
+    ):
+        with pytest.raises(hf.StateConflict, match=what):
+            run(changed, elements(("a", ("right", 2))), start_from=before)
+    after = run(hf.IntervalJoin(("-10 seconds", 10), "left"), elements(("a", ("right", 2))), start_from=before)
+    assert after.values == [("a", 1, 2)]
+
+
+def test_arguments_that_were_not_stored_are_not_compared(run, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(hf.IntervalJoin, "state_parameters", lambda self: {})
+        before = run(hf.IntervalJoin("10 seconds", "outer"), elements(("a", ("left", 1))))
+    after = run(hf.IntervalJoin("10 seconds", "full"), elements(("a", ("right", 2))), start_from=before)
+    assert after.values == [("a", 1, 2)]
+    with pytest.raises(hf.StateConflict, match="how was 'outer'"):
+        run(hf.IntervalJoin("10 seconds"), elements(("a", ("right", 2))), start_from=after)
+
+
+def test_arguments_come_and_go(run):
+    class Function(hf.DoFn):
+        CELL = hf.ValueStateSpec("cell")
+
+        def __init__(self, **parameters):
+            self.parameters = parameters
+
+        def state_parameters(self):
+            return self.parameters
+
+        def process(self, element, cell=hf.DoFn.StateParam(CELL)):
+            cell.write(element[1])
+
+    before = run(Function(a=1), elements(("k", 1)))
+    with pytest.raises(hf.StateConflict, match="a was 1 and is not given now"):
+        run(Function(), elements(("k", 1)), start_from=before)
+    with pytest.raises(hf.StateConflict, match="b was not given and is 2 now"):
+        run(Function(a=1, b=2), elements(("k", 1)), start_from=before)
+    with pytest.raises(hf.InvalidStep, match="state_parameters gives"):
+        run(Function(a=(1, 2)), elements(("k", 1)))
+    with pytest.raises(hf.InvalidStep, match="state_parameters gives"):
+        run(Function(a=object()), elements(("k", 1)))

@@ -8,13 +8,22 @@ from __future__ import annotations
 import sys
 
 from holdfast.cli import (  # noqa: F401 - each adds its command
+    checkpoint_show,
     checkpoint_verify,
     rescale,
     savepoint_create,
     savepoint_ls,
     savepoint_restore,
     savepoint_verify,
+    state_diff,
+    state_export,
+    state_history,
+    state_import,
+    state_ls,
+    state_show,
+    stop,
 )
+from holdfast.cli import run as run_command  # noqa: F401
 from holdfast.cli.groups import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError

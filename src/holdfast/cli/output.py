@@ -9,16 +9,31 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
 
 from holdfast.errors import HoldfastError
 
-__all__ = ["AsJson", "Report", "console", "error_console", "give", "quiet_spark", "report_error", "spark_for", "working"]
+__all__ = [
+    "AsJson",
+    "Report",
+    "console",
+    "error_console",
+    "give",
+    "quiet_spark",
+    "report_error",
+    "size_text",
+    "spark_for",
+    "table",
+    "working",
+]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Give the result as JSON, for programs.")]
 
@@ -81,6 +96,16 @@ def spark_for(*paths: str, always: bool = False) -> Iterator[Any]:
         yield spark
 
 
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """A table whose cells are taken as they are: square brackets in a name mean nothing."""
+    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made
+
+
 def report_error(error: HoldfastError, as_json: bool) -> None:
     """Says what went wrong, where, and what to do."""
     if as_json:
@@ -89,3 +114,12 @@ def report_error(error: HoldfastError, as_json: bool) -> None:
         sys.stderr.write(json.dumps({"error": content}, indent=2, ensure_ascii=False) + "\n")
     else:
         error_console.print(f"error: {error}", markup=False, highlight=False)
+
+
+def size_text(size: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"

@@ -93,12 +93,14 @@ def _rewrite(store: BlobStore, old: Mapping[str, Any], layout: Layout, agreed: R
     append(store, head, [note], options, segments(after, options.segment_bytes_max))
 
 
-def stored_specs(manifest: Mapping[str, Any], layout: Layout | None, agreed: Reconciled | None = None) -> list[StateSpec]:
+def stored_specs(
+    manifest: Mapping[str, Any], layout: Layout | None, agreed: Reconciled | None = None, *, trust_pickle: bool = False
+) -> list[StateSpec]:
     """All cells that a log of this manifest may have, hidden ones included."""
     coders = _given_coders(layout, agreed)
     specs: list[StateSpec] = []
     for cell in manifest["cells"]:
-        specs.append(_spec(cell, coders.get(cell["name"])))
+        specs.append(_spec(cell, coders.get(cell["name"]), trust_pickle))
         if "ttl" in cell:
             specs.append(ValueStateSpec(stamp_name(cell["name"]), VarIntCoder()))
     for timer in manifest["timers"]:
@@ -129,17 +131,18 @@ def _given_coders(layout: Layout | None, agreed: Reconciled | None) -> dict[str,
     return coders
 
 
-def _spec(cell: Mapping[str, Any], coder: Coder | None) -> StateSpec:
+def _spec(cell: Mapping[str, Any], coder: Coder | None, trust_pickle: bool = False) -> StateSpec:
     """The cell of a description. What needs code that is not there, or not trusted, stays bytes."""
-    coder = coder or _coder(cell["coder"])
+    coder = coder or _coder(cell["coder"], trust_pickle)
     if cell["kind"] == "map":
-        return MapStateSpec(cell["name"], _coder(cell["key_coder"]), coder)
+        return MapStateSpec(cell["name"], _coder(cell["key_coder"], trust_pickle), coder)
     spec: StateSpec = _KINDS[cell["kind"]](cell["name"], coder)
     return spec
 
 
-def _coder(description: Mapping[str, Any]) -> Coder:
-    return coder_from_description(description, view_records=True) or OpaqueCoder(description)
+def _coder(description: Mapping[str, Any], trust_pickle: bool) -> Coder:
+    coder = coder_from_description(description, trust_pickle=trust_pickle, view_records=True)
+    return coder or OpaqueCoder(description)
 
 
 def _converted(before: KeyGroupState, layout: Layout, agreed: Reconciled) -> KeyGroupState:

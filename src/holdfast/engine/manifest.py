@@ -162,6 +162,7 @@ def _step_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[s
     before, after = old.get("grouping"), new.get("grouping")
     if before != after:
         yield f"the aggregation was {_described(before)} and is {_described(after)} now."
+    yield from _parameter_problems(old.get("parameters"), new.get("parameters", {}))
     old_timers = {timer["name"]: timer for timer in old["timers"]}
     for timer in new["timers"]:
         known = old_timers.get(timer["name"])
@@ -169,6 +170,19 @@ def _step_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[s
             yield (
                 f"the timer {timer['name']!r} was in the domain {known['time_domain']} and is in {timer['time_domain']} now."
             )
+
+
+def _parameter_problems(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[str]:
+    """Manifests of functions that gave none, or of before there were any, have none: there is nothing to compare with."""
+    if old is None:
+        return
+    for name in sorted(old.keys() | new.keys()):
+        if name not in new:
+            yield f"{name} was {old[name]!r} and is not given now."
+        elif name not in old:
+            yield f"{name} was not given and is {new[name]!r} now."
+        elif old[name] != new[name]:
+            yield f"{name} was {old[name]!r} and is {new[name]!r} now."
 
 
 def _cell_problems(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evolution) -> Iterator[str]:

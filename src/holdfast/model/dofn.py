@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.errors import OutputError
@@ -72,6 +72,13 @@ class DoFn:
     def declaration_problems(self) -> Iterable[str]:
         """What is wrong with the arguments that it was made with, in sentences; told with all else when it is built."""
         return ()
+
+    def state_parameters(self) -> Mapping[str, Any]:
+        """Arguments that it was made with and that its stored state depends on, as plain JSON values.
+
+        They are stored with the state. Code that gives others is refused to go on from it.
+        """
+        return {}
 
 
 class Grouped(NamedTuple):

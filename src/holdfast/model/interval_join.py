@@ -79,6 +79,10 @@ class IntervalJoin(GroupedDoFn):
     def declaration_problems(self) -> list[str]:
         return self._problems
 
+    def state_parameters(self) -> dict[str, Any]:
+        how = {(): "inner", ("left",): "left", ("right",): "right"}.get(tuple(self._outer), "outer")
+        return {"how": how, "within_micros": [self._lower, self._upper]}
+
     def process(
         self,
         element: Any,

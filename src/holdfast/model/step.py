@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -95,14 +96,19 @@ class Step:
     def describe(self) -> dict[str, Any]:
         """What a manifest records of this step: what stored state depends on."""
         windowing = self.windowing if self.grouping is None else self.grouping.windowing
-        described = {
+        described: dict[str, Any] = {
             "name": self.name,
             "cells": [cell.describe() for cell in self.cells],
             "timers": [timer.describe() for timer in self.timers],
             "windowing": windowing.describe(),
             "time_sorted": self.time_sorted,
         }
-        return described if self.grouping is None else {**described, "grouping": self.grouping.describe()}
+        parameters = self.fn.state_parameters()
+        if parameters:
+            described["parameters"] = dict(parameters)
+        if self.grouping is not None:
+            described["grouping"] = self.grouping.describe()
+        return described
 
 
 def build_step(
@@ -126,7 +132,7 @@ def build_step(
     if not isinstance(fn, DoFn):
         raise InvalidStep(name or _name_of(fn), [*_not_a_dofn(fn), *input_problems])
     step_name = name or fn.default_label()
-    problems: list[str] = [*input_problems, *fn.declaration_problems(), *Limits.problems(limits)]
+    problems: list[str] = [*input_problems, *fn.declaration_problems(), *_parameter_problems(fn), *Limits.problems(limits)]
     lateness, window_fn = read_windowing(windowing, allowed_lateness, problems)
     process = _process_signature(fn)
     callbacks, callback_problems = _timer_callbacks(fn)
@@ -186,6 +192,20 @@ def step_tags(outputs: Iterable[str] | None, on_error: str, limits: Limits | Non
         return None
     own = {DEAD_LETTER_TAG: on_error == "dead_letter", OVER_LIMIT_TAG: limits is not None and limits.diverts}
     return frozenset(outputs) | {tag for tag, is_wanted in own.items() if is_wanted}
+
+
+def _parameter_problems(fn: DoFn) -> Iterator[str]:
+    """What is stored must come back equal."""
+    parameters = fn.state_parameters()
+    try:
+        is_plain = isinstance(parameters, Mapping) and json.loads(json.dumps(parameters)) == parameters
+    except (TypeError, ValueError):
+        is_plain = False
+    if not is_plain:
+        yield (
+            f"state_parameters gives {parameters!r}; it must be a dict from names to plain JSON values: texts, numbers, "
+            "True, False, None, and lists and dicts of them."
+        )
 
 
 def _name_of(fn: object) -> str:

@@ -7,9 +7,8 @@ never altered, and the new micro-batch counts when its commit is there. If it fa
 the plan last: while the plan is there Spark starts no query, and once it is gone nothing of the attempt is. If the process
 is killed, the plan stays; the next call finishes it, or with another number removes it and begins anew.
 
-*Key groups.* They are regrouped in a copy, below `holdfast/` in the checkpoint, which then takes the place of its state by
-two renames. Between them there is no state, and a job that were started would fail; the next call puts the old state back,
-or, after them, does what is left. The state after earlier micro-batches is gone then; the numbers of micro-batches stay.
+*Key groups.* They are regrouped in a copy, which then takes the place of the state (`ops/replacing.py`). The state after
+earlier micro-batches is gone then; the numbers of micro-batches stay.
 """
 
 from __future__ import annotations
@@ -18,20 +17,17 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from holdfast.errors import CheckpointError, CorruptState
+from holdfast.errors import CheckpointError
 from holdfast.ops.layout import SHUFFLE_PARTITIONS, Checkpoint, Partition, open_checkpoint
 from holdfast.ops.pieces import whole_pieces
-from holdfast.ops.placing import building
-from holdfast.ops.restore import place_schemas, reshape
-from holdfast.spark.files import copy_file, join
-from holdfast.spark.job_manifest import MANIFEST_FILE
+from holdfast.ops.replacing import finish_replacing, replacing_state
+from holdfast.ops.restore import reshape
+from holdfast.spark.files import join
 from holdfast.spark.lock import holding
 from holdfast.spark.repartition import no_task_runs, repartition
 
 __all__ = ["Rescaled", "rescale"]
 
-_OLD_STATE = "holdfast/state-before-regrouping"
-_REGROUPED = "holdfast/regrouped"
 _WAIT_SECONDS = 30.0
 
 
@@ -58,7 +54,7 @@ def rescale(
     """
     open_checkpoint(spark, checkpoint)
     with holding(spark, checkpoint, "holdfast rescale"):
-        _clear(open_checkpoint(spark, checkpoint))
+        finish_replacing(open_checkpoint(spark, checkpoint))
         found = open_checkpoint(spark, checkpoint)
         unfinished = _unfinished(found)
         if partitions is not None:
@@ -155,39 +151,8 @@ def _undo_store(checkpoint: Checkpoint, store: Partition, version: int) -> None:
 
 
 def _regroup(spark: SparkSession, checkpoint: Checkpoint, key_groups: int) -> None:
-    files, batch = checkpoint.files, checkpoint.check_batch(None)
-    if batch != checkpoint.committed()[-1]:
-        raise CorruptState(
-            f"The state after the last micro-batch of {checkpoint.path!r} is not whole.",
-            todo=f"see what is: holdfast checkpoint verify {checkpoint.path}",
-        )
-    with building(files, join(checkpoint.path, _REGROUPED)) as work:
-        for piece in whole_pieces(checkpoint, batch):
-            copy_file(files, piece.path, files, join(work, piece.name))
-        made = Checkpoint(files, work)
-        place_schemas(made, work)
-        reshape(spark, work, batch, key_groups=key_groups)
-        place_schemas(made, checkpoint.path)
-    files.move(join(checkpoint.path, "state"), join(checkpoint.path, _OLD_STATE))
-    files.move(join(checkpoint.path, _REGROUPED, "state"), join(checkpoint.path, "state"))
-    _clear(checkpoint)
-
-
-def _clear(checkpoint: Checkpoint) -> None:
-    """After a regrouping, whether it was finished or killed at any point: one whole state, and the manifest of it."""
-    files = checkpoint.files
-    old, state, regrouped = (join(checkpoint.path, name) for name in (_OLD_STATE, "state", _REGROUPED))
-    if files.info(old) is not None:
-        if files.info(state) is None:
-            files.move(old, state)
-        else:
-            manifest = files.read(join(regrouped, MANIFEST_FILE))
-            if manifest is not None:
-                files.write(join(checkpoint.path, MANIFEST_FILE), manifest)
-            files.remove(old)
-    for entry in files.entries(join(checkpoint.path, "holdfast")) or ():
-        if join("holdfast", entry.name).startswith(_REGROUPED):
-            files.remove(entry.path)
+    with replacing_state(checkpoint) as (copy, batch):
+        reshape(spark, copy.path, batch, key_groups=key_groups)
 
 
 def _rescaled(checkpoint: Checkpoint) -> Rescaled:

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.errors import HoldfastError, JobFailed
 from holdfast.spark.transport import uncarried
 
-__all__ = ["query_failure"]
+__all__ = ["first_cause", "query_failure"]
 
 _PYTHON_CAUSE = re.compile(r"^(\w[\w.]*(?:Error|Exception|Warning|Interrupt)): (.*)$", re.MULTILINE)
 
@@ -23,14 +23,14 @@ def query_failure(error: Any, job: str, checkpoint: str) -> HoldfastError:
     if ours is not None:
         return ours.within(job=job)
     return JobFailed(
-        f"The job {job!r} failed: {_first_cause(text)}",
+        f"The job {job!r} failed: {first_cause(text)}",
         detail="Spark's own report is the __cause__ of this error.",
         todo="mend the cause and start the job again: it goes on from the last committed micro-batch",
         context={"checkpoint": checkpoint},
     )
 
 
-def _first_cause(text: str) -> str:
+def first_cause(text: str) -> str:
     """The line that says most: the last Python error if there is one, else the first line of Spark's."""
     found = _PYTHON_CAUSE.findall(text)
     if found:

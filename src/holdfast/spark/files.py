@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
 
@@ -45,10 +44,15 @@ def join(path: str, *names: str) -> str:
     return "/".join([path.rstrip("/"), *names])
 
 
+def is_local(path: str) -> bool:
+    """Whether a path is on this machine's own file system, for which no Spark is needed."""
+    return _local(path) is not None
+
+
 def normalised(path: str) -> str:
-    """A path as Spark would write it: absolute, with its scheme."""
+    """A path as Spark would write it: absolute, with its scheme, and nothing in it escaped."""
     local = _local(path)
-    return path.rstrip("/") if local is None else Path(os.path.abspath(local)).as_uri()
+    return path.rstrip("/") if local is None else f"file:{os.path.abspath(local)}"
 
 
 class Files(abc.ABC):
@@ -113,11 +117,6 @@ def files_of(spark: SparkSession | None, path: str) -> Files:
     return _HadoopFiles(spark)
 
 
-def is_local(path: str) -> bool:
-    """Whether a path can be read without a session."""
-    return _local(path) is not None
-
-
 def copy_file(source: Files, path: str, target: Files, to: str) -> None:
     """Copies one file, also from one file system to another."""
     if isinstance(source, _LocalFiles) and isinstance(target, _LocalFiles):
@@ -140,10 +139,13 @@ def write_file(spark: SparkSession | None, path: str, content: bytes) -> None:
 
 
 def _local(path: str) -> Path | None:
-    parsed = urlparse(path)
-    if parsed.scheme in ("", "file"):
-        return Path(unquote(parsed.path)) if parsed.scheme else Path(path)
-    return None
+    """The path without its scheme, if it is local. Hadoop takes a path as it is written: nothing in it is escaped."""
+    scheme, colon, rest = path.partition(":")
+    if not colon or "/" in scheme:
+        return Path(path)
+    if scheme != "file":
+        return None
+    return Path("/" + rest.lstrip("/"))
 
 
 _BLOCK_BYTES = 1 << 20

@@ -6,6 +6,7 @@
 
 Life of a job: `write` as often as there are outputs, then `start`, then `stop`; or `run`, which starts, waits and
 stops, also on Ctrl-C and SIGTERM. A stop waits for the micro-batch that is running, so that nothing is done twice.
+From its start to its end a job has the lock on its checkpoint, and `holdfast stop` can stop it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.engine.metrics import StepMetrics
-from holdfast.errors import HoldfastError, InvalidStep, JobFailed
+from holdfast.errors import CheckpointLocked, HoldfastError, InvalidStep, JobFailed
 from holdfast.model.timestamps import Duration
 from holdfast.spark.failures import query_failure
 from holdfast.spark.job_manifest import check_job_manifest
 from holdfast.spark.lineage import steps_above
+from holdfast.spark.lock import LockInfo
+from holdfast.spark.presence import Presence
 from holdfast.spark.progress import Progress
 from holdfast.spark.session import apply_settings
 from holdfast.spark.sinks.base import BatchInfo, Sink
@@ -64,7 +67,10 @@ class Job:
         self._retained_batches = retained_batches
         self._writes: list[tuple[DataFrame, Sink]] = []
         self._progress = Progress(name, enabled=progress)
+        self._presence = Presence(name, self.checkpoint)
         self._query: StreamingQuery | None = None
+        self._starting = False
+        self._stop_turn = threading.Lock()
         self._stopping = threading.Event()
         self._idle = threading.Event()
         self._idle.set()
@@ -87,22 +93,17 @@ class Job:
         return self
 
     def start(self) -> Job:
-        """Starts the query, after checking the stored state against the steps."""
+        """Starts the query, after checking the stored state against the steps.
+
+        Raises CheckpointLocked if another job runs on the checkpoint, or a tool works on it.
+        """
         if not self._writes:
             raise InvalidStep(self.name, ["Nothing is written: bind an output to a sink with job.write(df, sink)."])
         frame, sink_all = self._root()
         spark = frame.sparkSession
         steps = _unique_steps(self.name, [df for df, _ in self._writes])
-        apply_settings(spark)
-        for note in check_job_manifest(spark, self.checkpoint, self.name, steps):
-            self._progress.note(f"stored state, {note}")
-        self._stopping.clear()
-        self._held_back.clear()
-        self._interrupted = False
-        writer = frame.writeStream.queryName(self.name).option("checkpointLocation", self.checkpoint)
-        writer = self._triggered(writer.outputMode("append"))
-        with self._settings(spark, steps):
-            self._query = writer.foreachBatch(self._handler(sink_all)).start()
+        with self._starts(spark):
+            self._start_query(spark, frame, sink_all, steps)
         return self
 
     def run(self) -> Job:
@@ -118,7 +119,7 @@ class Job:
                 committed = self._committed()
                 failures = 1 if committed != last else failures + 1
                 last = committed
-                if failures > self._tolerated_failures or isinstance(error, InvalidStep):
+                if failures > self._tolerated_failures or isinstance(error, (InvalidStep, CheckpointLocked)):
                     raise
                 self._query = None
 
@@ -136,6 +137,7 @@ class Job:
             time.sleep(_POLL_SECONDS)
         self._progress.show(query.lastProgress, final=True)
         self._progress.close()
+        self._presence.end()
         self._raise_failure(query)
         return True
 
@@ -143,13 +145,10 @@ class Job:
         """Stops at the end of the micro-batch that is running. State, offsets and sinks then agree."""
         query = self._running()
         self._stopping.set()
-        deadline = time.monotonic() + timeout_seconds
-        before = query.lastProgress
-        while query.isActive and not self._at_boundary(query, before) and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS / 2)
-        # What Spark fails with from here on is our interruption of a micro-batch that the next start does from anew.
-        self._interrupted = query.isActive
-        query.stop()
+        with self._stop_turn:
+            if query.isActive:
+                self._stop_query(query, timeout_seconds)
+        self._presence.end()
 
     @property
     def query(self) -> StreamingQuery:
@@ -166,13 +165,66 @@ class Job:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._query is not None and self._query.isActive:
+        if self._query is not None:
             self.stop()
 
     def _running(self) -> StreamingQuery:
         if self._query is None:
             raise JobFailed(f"The job {self.name!r} has not been started.", todo="call job.start() or job.run()")
         return self._query
+
+    def _start_query(
+        self, spark: SparkSession, frame: DataFrame, sinks: list[tuple[Origin | None, Sink]], steps: list[Any]
+    ) -> None:
+        apply_settings(spark)
+        for note in check_job_manifest(spark, self.checkpoint, self.name, steps):
+            self._progress.note(f"stored state, {note}")
+        self._stopping.clear()
+        self._held_back.clear()
+        self._interrupted = False
+        writer = frame.writeStream.queryName(self.name).option("checkpointLocation", self.checkpoint)
+        writer = self._triggered(writer.outputMode("append"))
+        with self._settings(spark, steps):
+            self._query = writer.foreachBatch(self._handler(sinks)).start()
+
+    @contextlib.contextmanager
+    def _starts(self, spark: SparkSession) -> Iterator[None]:
+        """Has the lock from before the start, and gives it back if there is none."""
+        self._starting = True
+        try:
+            self._presence.begin(spark, runs=self._runs, stop=self.stop, abandon=self._abandon)
+            try:
+                yield
+            except BaseException:
+                self._presence.end()
+                raise
+        finally:
+            self._starting = False
+
+    def _runs(self) -> bool:
+        """Whether there is a query, or about to be one."""
+        try:
+            return self._starting or (self._query is not None and self._query.isActive)
+        except Exception:
+            # Spark itself is gone.
+            return False
+
+    def _abandon(self, taken_by: LockInfo) -> None:
+        """Another has the checkpoint, and nothing more may be written to it."""
+        while self._starting:
+            time.sleep(_POLL_SECONDS)
+        if self._query is not None:
+            self._interrupted = True
+            self._query.stop()
+
+    def _stop_query(self, query: StreamingQuery, timeout_seconds: float) -> None:
+        deadline = time.monotonic() + timeout_seconds
+        before = query.lastProgress
+        while query.isActive and not self._at_boundary(query, before) and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS / 2)
+        # What Spark fails with from here on is our interruption of a micro-batch that the next start does from anew.
+        self._interrupted = query.isActive
+        query.stop()
 
     def _root(self) -> tuple[DataFrame, list[tuple[Origin | None, Sink]]]:
         """The DataFrame that the query runs, and for each sink what to take out of it."""
@@ -281,6 +333,7 @@ class Job:
         return -1 if report is None else int(report.batchId)
 
     def _raise_failure(self, query: StreamingQuery) -> None:
+        self._presence.check()
         error = None if self._interrupted else query.exception()
         if error is not None:
             raise query_failure(error, self.name, self.checkpoint) from error

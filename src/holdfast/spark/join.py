@@ -14,7 +14,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from holdfast.model.interval_join import IntervalJoin
 from holdfast.model.step import build_step
-from holdfast.spark.keyed import KeyedStream, quoted
+from holdfast.spark.assign import quoted
+from holdfast.spark.keyed import KeyedStream
 from holdfast.spark.lineage import plan_text
 
 __all__ = ["FlatJoin", "build_join"]

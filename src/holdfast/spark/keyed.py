@@ -12,8 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
-    DoubleType,
-    FloatType,
     MapType,
     StructField,
     StructType,
@@ -33,9 +31,10 @@ from holdfast.model.timestamps import Duration
 from holdfast.model.triggers import Trigger
 from holdfast.model.windows import FixedWindows, WindowFn
 from holdfast.spark.arrow_types import arrow_type
+from holdfast.spark.assign import key_column, key_group, quoted
 from holdfast.spark.rows import ElementReader
 
-__all__ = ["KEY", "KEY_AND_WINDOW", "KeyedStream", "keyed", "quoted"]
+__all__ = ["KEY", "KEY_AND_WINDOW", "KeyedStream", "keyed"]
 
 KEY = "key"
 KEY_AND_WINDOW = "key+window"
@@ -293,7 +292,7 @@ class KeyedStream:
 
     def prepared(self, key_groups: int, parallel_over: str = KEY) -> DataFrame:
         """The columns that the pack stage takes: key group, event time, keys, values."""
-        key_columns = [self._key_column(name) for name in self.keys]
+        key_columns = [key_column(name, self.df.schema[name].dataType) for name in self.keys]
         hashed = list(key_columns)
         columns = []
         if self.timestamp is not None:
@@ -303,7 +302,7 @@ class KeyedStream:
                 assert isinstance(self.window_fn, FixedWindows)
                 offset, size = F.lit(self.window_fn.offset.micros), F.lit(self.window_fn.size.micros)
                 hashed.append(time - F.pmod(time - offset, size))
-        columns.insert(0, F.pmod(F.xxhash64(*hashed), F.lit(key_groups)).cast("int").alias("group"))
+        columns.insert(0, key_group(hashed, key_groups).alias("group"))
         columns += [column.alias(f"k{i}") for i, column in enumerate(key_columns)]
         columns += [F.col(quoted(name)).alias(f"v{i}") for i, name in enumerate(self.values)]
         return self.watermarked().select(*columns)
@@ -314,13 +313,6 @@ class KeyedStream:
             return self.df
         return self.df.withWatermark(self.timestamp, f"{self.watermark.micros // 1000} milliseconds")
 
-    def _key_column(self, name: str) -> Any:
-        column = F.col(quoted(name))
-        if isinstance(self.df.schema[name].dataType, (FloatType, DoubleType)):
-            # 0.0 and -0.0 are one key.
-            return column + F.lit(0.0).cast(self.df.schema[name].dataType)
-        return column
-
     def fields(self, names: Sequence[str]) -> StructType:
         """The schema of some of the columns."""
         return StructType([self.df.schema[name] for name in names])
@@ -329,8 +321,3 @@ class KeyedStream:
 def _nested_type(field: StructField) -> pa.DataType:
     """The type of a value column, if it may have structs in it."""
     return arrow_type(field.dataType) if isinstance(field.dataType, (ArrayType, MapType, StructType)) else pa.null()
-
-
-def quoted(name: str) -> str:
-    """The name as Spark takes it, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"

@@ -108,6 +108,11 @@ class Lock:
 
     def acquire(self) -> Lock:
         """Takes the lock. Raises CheckpointLocked if somebody else has it."""
+        before = _held.get(self._token)
+        if before is not None:
+            if before.needed:
+                raise _locked(self._checkpoint, before._info(), "is in use:")
+            before.release()
         self._taken_at = _now()
         self.lost = None
         # What is not in there would be taken for a leftover of this process.
@@ -125,13 +130,14 @@ class Lock:
     def release(self) -> None:
         """Gives the lock back; nothing happens if it is not held, or no longer."""
         with self._turn:
-            if _held.pop(self._token, None) is None:
+            if not self.is_held:
                 return
             self._ended.set()
             # If it cannot be removed it is stale all the same, since nobody here knows it any more.
             with contextlib.suppress(Exception):
                 if self._is_own():
                     self._files.remove(self._path)
+            _held.pop(self._token, None)
 
     def check(self) -> None:
         """Raises CheckpointLocked if the lock was lost to somebody else."""
@@ -140,7 +146,7 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        return self._token in _held
+        return _held.get(self._token) is self
 
     @property
     def is_of_this_process(self) -> bool:
@@ -203,7 +209,10 @@ class Lock:
         return info is not None and info.token == self._token
 
     def _content(self) -> bytes:
-        return _content(LockInfo(self._owner, self._process, self._taken_at, _now(), self._token))
+        return _content(self._info())
+
+    def _info(self) -> LockInfo:
+        return LockInfo(self._owner, self._process, self._taken_at, _now(), self._token)
 
 
 _held: dict[str, Lock | None] = {}

@@ -31,7 +31,7 @@ from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
 from holdfast.spark.transport import carried
 from holdfast.spark.worker import WORKER
 
-__all__ = ["OUTPUT_SCHEMA", "KeyGroupProcessor"]
+__all__ = ["CLOCK", "OUTPUT_SCHEMA", "WAKE", "WAKE_TIME", "KeyGroupProcessor"]
 
 Packed = tuple[int, int, bytes | None]
 """Source, part and payload of a packed row."""
@@ -40,9 +40,9 @@ OUTPUT_SCHEMA = "tag string, payload binary"
 
 _OutputRow = Row("tag", "payload")
 # Beside the log of the backend, whose names begin otherwise.
-_WAKE = "~wake"
-_CLOCK = "~clock"
-_TIME = struct.Struct(">q")
+WAKE = "~wake"
+CLOCK = "~clock"
+WAKE_TIME = struct.Struct(">q")
 _NEVER = GlobalWindow().end.micros
 """Nothing waits for the end of the global window: a stream does not get there."""
 
@@ -121,10 +121,10 @@ class KeyGroupProcessor(StatefulProcessor):
         late = watermark
         if self._plan.chained:
             # What another step gave in this micro-batch was on time there, although the watermark may have passed it.
-            seen = self._blobs.get(_CLOCK)
-            late = MIN_TIMESTAMP.micros if seen is None else _TIME.unpack(seen)[0]
+            seen = self._blobs.get(CLOCK)
+            late = MIN_TIMESTAMP.micros if seen is None else WAKE_TIME.unpack(seen)[0]
             if late != watermark:
-                self._blobs.put(_CLOCK, _TIME.pack(watermark))
+                self._blobs.put(CLOCK, WAKE_TIME.pack(watermark))
         script = self._plan.script
         if script is not None:
             return Clocks(late, watermark, script.now_micros(), script.is_final())
@@ -135,17 +135,17 @@ class KeyGroupProcessor(StatefulProcessor):
         if not (self._plan.uses_event_time or self._plan.uses_processing_time):
             return
         wanted = self._next_wake(due, times)
-        stored = self._blobs.get(_WAKE)
-        present = None if stored is None else _TIME.unpack(stored)[0]
+        stored = self._blobs.get(WAKE)
+        present = None if stored is None else WAKE_TIME.unpack(stored)[0]
         if wanted == present:
             return
         if present is not None:
             self._handle.deleteTimer(present)
         if wanted is None:
-            self._blobs.remove(_WAKE)
+            self._blobs.remove(WAKE)
         else:
             self._handle.registerTimer(wanted)
-            self._blobs.put(_WAKE, _TIME.pack(wanted))
+            self._blobs.put(WAKE, WAKE_TIME.pack(wanted))
 
     def _next_wake(self, due: Due, times: Any) -> int | None:
         """In milliseconds, rounded up: at a time that Spark's clock can show, everything until then is due."""

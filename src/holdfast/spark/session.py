@@ -6,10 +6,11 @@ job on a session of one's own is checked for the ones without which it cannot wo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import HoldfastError
 
-__all__ = ["REQUIRED", "SETTINGS", "apply_settings", "session"]
+__all__ = ["REQUIRED", "SETTINGS", "apply_settings", "session", "with_settings"]
 
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -86,6 +87,22 @@ def apply_settings(spark: SparkSession) -> None:
     for option, value in SETTINGS.items():
         if option.startswith("spark.sql.") and spark.conf.get(option, None) in (None, _DEFAULTS.get(option)):
             spark.conf.set(option, value)
+
+
+@contextlib.contextmanager
+def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Sets options of a session for a while."""
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, previous in before.items():
+            if previous is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, previous)
 
 
 _DEFAULTS = {

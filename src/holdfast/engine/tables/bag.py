@@ -69,6 +69,9 @@ class BagTable(Table):
     def reveal(self, key: Slot) -> list[Any]:
         return [self.spec.coder.thaw(stored) for stored in self.values[key]]
 
+    def conceal(self, value: Any) -> list[Any]:
+        return [self.spec.coder.freeze(item) for item in value]
+
 
 class BagView(Iterable[Any]):
     """What a bag held at the moment of reading.

@@ -157,6 +157,10 @@ class Table(abc.ABC):
     def reveal(self, key: Slot) -> Any:
         """The entry of a key as a user would read it; the key is known to be there."""
 
+    @abc.abstractmethod
+    def conceal(self, value: Any) -> Any:
+        """The entry that `reveal` would give as this value."""
+
     def settle(self) -> None:
         """The changes have been stored."""
         self.changes = {}

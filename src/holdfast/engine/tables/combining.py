@@ -40,6 +40,11 @@ class CombiningTable(ValueTable):
     def reveal(self, key: Slot) -> Any:
         return combine_fn_of(self.spec).extract_output(super().reveal(key))
 
+    def conceal(self, value: Any) -> Any:
+        """An accumulator to which the value was added."""
+        combine_fn = combine_fn_of(self.spec)
+        return super().conceal(combine_fn.add_input(combine_fn.create_accumulator(), value))
+
 
 class CombiningCell(Cell[CombiningTable], CombiningState):
     """Adds to and reads from the accumulator.

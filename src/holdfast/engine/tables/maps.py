@@ -94,6 +94,9 @@ class MapTable(Table):
         name, value = self.spec.key_coder.thaw, self.spec.coder.thaw
         return {name(k): value(v) for k, v in self.values[key].items()}
 
+    def conceal(self, value: Any) -> dict[Any, Any]:
+        return {self.spec.key_coder.freeze(k): self.spec.coder.freeze(v) for k, v in value.items()}
+
 
 class MapCell(Cell[MapTable], MapState[Any, Any]):
     __slots__ = ("_key_coder",)

@@ -132,6 +132,12 @@ class OrderedListTable(Table):
         series = self.values[key]
         return [(Timestamp(micros=t), self.spec.coder.thaw(v)) for t, v in zip(series.times, series.values, strict=True)]
 
+    def conceal(self, value: Any) -> Series:
+        series = Series()
+        for time, item in value:
+            series.add(Timestamp.of(time).micros, self.spec.coder.freeze(item))
+        return series
+
 
 class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
     __slots__ = ()

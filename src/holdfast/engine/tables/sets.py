@@ -76,6 +76,9 @@ class SetTable(Table):
     def reveal(self, key: Slot) -> set[Any]:
         return {self.spec.coder.thaw(stored) for stored in self.values[key]}
 
+    def conceal(self, value: Any) -> set[Any]:
+        return {self.spec.coder.freeze(item) for item in value}
+
 
 class SetCell(Cell[SetTable], SetState[Any]):
     __slots__ = ()

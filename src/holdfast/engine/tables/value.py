@@ -80,6 +80,9 @@ class ValueTable(Table):
     def reveal(self, key: Slot) -> Any:
         return self.spec.coder.thaw(self.values[key])
 
+    def conceal(self, value: Any) -> Any:
+        return self.spec.coder.freeze(value)
+
     def settle(self) -> None:
         super().settle()
         self.any_dropped = False

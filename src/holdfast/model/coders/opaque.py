@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.model.coders.base import Coder
+from holdfast.model.coders.base import Coder, Encoded
 
 __all__ = ["OpaqueCoder"]
 
@@ -30,4 +30,4 @@ class OpaqueCoder(Coder):
         return bytes(value)
 
     def decode(self, data: bytes) -> bytes:
-        return data
+        return Encoded(data)

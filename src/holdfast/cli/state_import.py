@@ -1,0 +1,38 @@
+"""`holdfast state import DIR CKPT`: exported state, edited or not, into a new checkpoint or one that exists."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.groups import state
+from holdfast.cli.output import AsJson, console, give, quiet_spark, working
+
+__all__ = ["import_"]
+
+
+@state.command("import")
+def import_(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="What holdfast state export has written.")],
+    checkpoint: Annotated[str, typer.Argument(metavar="CKPT", help="A new checkpoint, or with --on-conflict an old one.")],
+    on_conflict: Annotated[
+        str | None,
+        typer.Option(help="Import into a checkpoint that exists; for cells that both have: fail, keep, replace or merge."),
+    ] = None,
+    key_groups: Annotated[int | None, typer.Option(min=1, help="Another number of key groups, of a new checkpoint.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make exported state the state of a checkpoint. Everything is checked before anything is written."""
+    from holdfast.ops.importing import import_state
+
+    with quiet_spark() as spark, working("Importing") as report:
+        made = import_state(spark, directory, checkpoint, on_conflict=on_conflict, key_groups=key_groups, report=report)
+
+    def show() -> None:
+        for step, rows in made.rows.items():
+            console.print(f"{step}: {rows:,} cells imported", highlight=False)
+        console.print(f"A job on {made.checkpoint} goes on after micro-batch {made.batch}.", markup=False, highlight=False)
+
+    give(asdict(made), as_json, show)

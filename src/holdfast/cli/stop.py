@@ -1,0 +1,42 @@
+"""`holdfast stop`: stops a running job at a batch boundary."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.groups import app
+from holdfast.cli.output import AsJson, console, give, spark_for, working
+
+__all__ = ["stop"]
+
+
+@app.command()
+def stop(
+    job: Annotated[str, typer.Argument(help="The job's checkpoint, or the name of a job that runs here.")],
+    savepoint: Annotated[str | None, typer.Option(help="Save the state there when the job has stopped.")] = None,
+    timeout: Annotated[float, typer.Option(help="Give up after so many seconds.", min=0)] = 300.0,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a running job at the end of its micro-batch, with a savepoint if wanted."""
+    from holdfast.ops.stopping import find_running, stop_job
+
+    checkpoint = find_running(None, job)
+    with spark_for(checkpoint, savepoint or checkpoint) as spark, working(f"Waiting for {job} to stop") as report:
+        stopped = stop_job(
+            spark,
+            job,
+            savepoint=savepoint,
+            timeout_seconds=timeout,
+            report=lambda passed, of: report(int(passed), int(of)),
+        )
+
+    def show() -> None:
+        batch = "nothing committed" if stopped.batch is None else f"after micro-batch {stopped.batch}"
+        console.print(f"Stopped {stopped.job} {batch}, in {stopped.seconds:.1f} s.", markup=False, highlight=False)
+        if savepoint is not None:
+            console.print(f"Its state is saved in {savepoint}.", markup=False, highlight=False)
+
+    give(asdict(stopped), as_json, show)

@@ -1,0 +1,340 @@
+"""State from Parquet: into a new checkpoint, or into one that has state already.
+
+Everything is checked before anything is written: the columns, then every row. Into state that exists the rows come by a
+policy for cells that both have: fail, keep, replace or merge.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ormsgpack
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from holdfast.engine.keys import slot_from_bytes, slot_of, slot_to_bytes
+from holdfast.engine.manifest import manifest_bytes
+from holdfast.engine.state import KeyGroupState
+from holdfast.engine.stored import StoredLayout, write_group
+from holdfast.errors import CheckpointError, HoldfastError, InputError
+from holdfast.ops.cell_rows import CellReader, cell_rows, cell_schema
+from holdfast.ops.export import Export, exported_rows, read_export
+from holdfast.ops.keys import key_text
+from holdfast.ops.layout import Checkpoint, Operator, open_checkpoint
+from holdfast.ops.merging import CONFLICTS, merged
+from holdfast.ops.packing import LogFacts, key_columns, labelled, log_facts
+from holdfast.ops.placing import building
+from holdfast.ops.reading import StepRef, blobs_frame, choose_step, our_errors, rows_of, steps_of
+from holdfast.ops.regroup import write_manifest
+from holdfast.ops.replacing import finish_replacing, replacing_state
+from holdfast.ops.restore import place_schemas
+from holdfast.spark.arrow_types import arrow_schema, to_python
+from holdfast.spark.files import copy_file, files_of, join
+from holdfast.spark.lock import holding
+from holdfast.spark.processor import CLOCK
+from holdfast.spark.seeding import BLOBS_SCHEMA, seed_operator
+from holdfast.spark.transport import carried
+
+__all__ = ["Imported", "import_state"]
+
+Report = Callable[[int, int], None]
+
+_PROBLEMS_MAX = 20
+_BLOBS = pa.schema([("label", pa.int32()), ("name", pa.string()), ("blob", pa.binary())])
+_SEEN = "~seen"
+
+# Which side a row comes from.
+_PRESENT, _COMING = 0, 1
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import has made."""
+
+    checkpoint: str
+    batch: int
+    """The last micro-batch; the job goes on with the next."""
+    rows: dict[str, int]
+    """By step, how many cells were imported."""
+
+
+def import_state(
+    spark: SparkSession,
+    directory: str,
+    checkpoint: str,
+    *,
+    on_conflict: str | None = None,
+    key_groups: int | None = None,
+    report: Report = lambda done, total: None,
+) -> Imported:
+    """Makes exported state, edited or not, the state of a checkpoint.
+
+    Where there is no checkpoint, a new one is made, which goes on from the micro-batch of the export; `key_groups` may then
+    be another number. Into a checkpoint that exists, `on_conflict` says what happens with a cell that both have, and not the
+    same: "fail", "keep" what is there, "replace" it, or "merge" where the kind of cell can. Raises InputError, with the
+    first rows that are wrong, before anything is written.
+    """
+    export = read_export(spark, directory)
+    files = files_of(spark, checkpoint)
+    exists = bool(files.entries(checkpoint))
+    if on_conflict is not None and on_conflict not in CONFLICTS:
+        raise InputError(f"{on_conflict!r} is no policy for conflicts.", todo=f"there are: {', '.join(CONFLICTS)}")
+    if exists and on_conflict is None:
+        raise CheckpointError(
+            f"There is something at {checkpoint!r} already.",
+            todo="give a path where nothing is; or, to import into the state of a checkpoint, say what happens with cells "
+            "that both have: --on-conflict fail, keep, replace or merge",
+        )
+    if exists and key_groups is not None:
+        raise InputError("Key groups can only be chosen for a new checkpoint.", todo="holdfast rescale --key-groups ...")
+    checked = {step.name: _checked(spark, export, step) for step in export.steps}
+    try:
+        counts = {step.name: _count(checked[step.name], export, step) for step in export.steps}
+        if exists:
+            batch = _into(spark, export, checked, checkpoint, str(on_conflict), report)
+        else:
+            batch = _anew(spark, export, checked, checkpoint, key_groups, report)
+    finally:
+        for frame in checked.values():
+            frame.unpersist()
+    return Imported(checkpoint.rstrip("/"), batch, counts)
+
+
+def _checked(spark: SparkSession, export: Export, step: StepRef) -> DataFrame:
+    """The rows, read; those that are wrong with what is wrong."""
+    rows = exported_rows(spark, export, step)
+    wanted = cell_schema(step.manifest)
+    _check_columns(rows.schema, wanted, step.name)
+    return _read(rows.select(*wanted.names), step.manifest, _COMING).persist(StorageLevel.DISK_ONLY)
+
+
+def _check_columns(found: StructType, wanted: StructType, step: str) -> None:
+    present = {field.name: field.dataType.simpleString() for field in found.fields}
+    problems = [
+        f"the column {field.name!r} is {present.get(field.name, 'missing')}, and must be {field.dataType.simpleString()}"
+        for field in wanted.fields
+        if present.get(field.name) != field.dataType.simpleString()
+    ]
+    problems += [f"the column {name!r} is too much" for name in present if name not in wanted.names]
+    if problems:
+        raise InputError(
+            f"The rows of the step {step!r} do not have the columns of an export: {problems[0]}.",
+            detail="\n".join(f"- {problem}" for problem in problems[1:]),
+        )
+
+
+def _read_schema(manifest: Mapping[str, Any]) -> StructType:
+    return StructType(
+        [
+            *key_columns(manifest).fields,
+            StructField("slot", BinaryType()),
+            StructField("window", BinaryType()),
+            StructField("start", LongType()),
+            StructField("cell", StringType()),
+            StructField("packed", BinaryType()),
+            StructField("side", IntegerType()),
+            StructField("problem", StringType()),
+        ]
+    )
+
+
+def _read(rows: DataFrame, manifest: Mapping[str, Any], side: int) -> DataFrame:
+    schema = _read_schema(manifest)
+    columns = arrow_schema(schema)
+    width = len(manifest["key"])
+    described = dict(manifest)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carried():
+            reader = CellReader(described)
+            for batch in batches:
+                found = [_read_row(reader, keys, row, side) for keys, row in _exported(batch, width)]
+                if found:
+                    values = zip(*found, strict=True)
+                    arrays = [pa.array(list(column), field.type) for column, field in zip(values, columns, strict=True)]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+    return rows.mapInArrow(run, schema)
+
+
+def _exported(batch: pa.RecordBatch, width: int) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    keys = to_python(batch.column("key"), plain=True)
+    windows = batch.column("window")
+    times = [windows.field(i).cast(pa.int64()).to_pylist() for i in (0, 1)]
+    names = ("window_encoded", "cell", "value", "encoded")
+    rest = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+    for key, is_window, start, end, row in zip(keys, windows.is_valid().to_pylist(), *times, rest, strict=True):
+        window = {"start": start, "end": end} if is_window else None
+        yield key if key is not None else (None,) * width, {**dict(zip(names, row, strict=True)), "window": window}
+
+
+def _read_row(reader: CellReader, keys: tuple[Any, ...], row: Mapping[str, Any], side: int) -> tuple[Any, ...]:
+    try:
+        if None in keys:
+            raise InputError("The row has no key.")
+        slot = slot_of(keys[0] if len(keys) == 1 else tuple(keys))
+        cell = reader.read(slot, row)
+        return (*keys, slot_to_bytes(slot), cell.window, cell.start, cell.cell, cell.packed, side, None)
+    except HoldfastError as error:
+        where = ", ".join(str(key) for key in keys)
+        problem = f"key {where}, cell {row['cell']}: {error.what}" + (f" ({error.todo})" if error.todo else "")
+        return (*keys, b"", b"", 0, str(row["cell"]), b"", side, problem)
+
+
+def _count(rows: DataFrame, export: Export, step: StepRef) -> int:
+    """How many rows there are. Raises InputError if any of them is wrong, or comes twice."""
+    with our_errors(export.path, "write the Parquet files with the columns and types of an export"):
+        total = rows.count()
+    wrong = rows.where(F.col("problem").isNotNull()).select("problem").limit(_PROBLEMS_MAX)
+    problems = [row.problem for row in rows_of(wrong, export.path)]
+    if not problems:
+        twice = rows.groupBy("slot", "window", "cell").count().where(F.col("count") > 1).limit(_PROBLEMS_MAX)
+        found = rows_of(twice, export.path)
+        problems = [
+            f"key {key_text(slot_from_bytes(bytes(row.slot)))}, cell {row.cell}: there are {row['count']} rows."
+            for row in found
+        ]
+    if problems:
+        raise InputError(
+            f"The rows of the step {step.name!r} cannot be imported: {problems[0]}",
+            detail="\n".join(f"- {problem}" for problem in problems[1:]),
+            todo="mend them; nothing was written",
+        )
+    return total
+
+
+def _key(slot: bytes) -> str:
+    return key_text(slot_from_bytes(bytes(slot)))
+
+
+def _anew(
+    spark: SparkSession,
+    export: Export,
+    checked: Mapping[str, DataFrame],
+    checkpoint: str,
+    key_groups: int | None,
+    report: Report,
+) -> int:
+    source, target = files_of(spark, export.path), files_of(spark, checkpoint)
+    with building(target, checkpoint) as work:
+        for file in source.walk(join(export.path, "checkpoint")):
+            copy_file(source, file.path, target, join(work, file.name))
+        made = open_checkpoint(spark, work)
+        place_schemas(made, work)
+        operators = {operator.number: operator for operator in made.operators()}
+        for done, step in enumerate(export.steps):
+            report(done, len(export.steps))
+            manifest = {**step.manifest, **({} if key_groups is None else {"key_groups": key_groups})}
+            rows = labelled(checked[step.name], manifest, int(manifest["key_groups"]))
+            blobs = _blobs(rows, manifest, "replace", export.facts[step.name])
+            _seed(spark, made, operators[step.operator], export.batch, blobs)
+        if key_groups is not None:
+            write_manifest(made, {step.name: {"key_groups": key_groups} for step in export.steps})
+        place_schemas(made, checkpoint.rstrip("/"))
+    return export.batch
+
+
+def _into(
+    spark: SparkSession, export: Export, checked: Mapping[str, DataFrame], checkpoint: str, on_conflict: str, report: Report
+) -> int:
+    open_checkpoint(spark, checkpoint)
+    with holding(spark, checkpoint, "holdfast state import"):
+        finish_replacing(open_checkpoint(spark, checkpoint))
+        with replacing_state(open_checkpoint(spark, checkpoint)) as (made, batch):
+            present = {step.name: step for step in steps_of(spark, made, batch)}
+            operators = {operator.number: operator for operator in made.operators()}
+            for done, step in enumerate(export.steps):
+                report(done, len(export.steps))
+                (here,) = choose_step(list(present.values()), step.name, made.path)
+                _check_same(here, step)
+                blobs = blobs_frame(spark, made, here.operator, batch)
+                there = _read(cell_rows(blobs, here), here.manifest, _PRESENT)
+                rows = labelled(there.unionByName(checked[step.name]), here.manifest, int(here.manifest["key_groups"]))
+                facts = log_facts(blobs, made.path)
+                _seed(spark, made, operators[here.operator], batch, _blobs(rows, here.manifest, on_conflict, facts))
+    return batch
+
+
+def _check_same(here: StepRef, coming: StepRef) -> None:
+    """Cells and windows must be the same, or rows would be read as something that they are not."""
+    for part in ("key", "windowing", "cells", "timers"):
+        if here.manifest[part] != coming.manifest[part]:
+            raise CheckpointError(
+                f"The export is of another step {here.name!r}: its {part} are not those of the checkpoint.",
+                todo="export the state of this checkpoint, and edit that",
+            )
+
+
+def _seed(spark: SparkSession, made: Checkpoint, operator: Operator, batch: int, blobs: DataFrame) -> None:
+    with our_errors(made.path):
+        seed_operator(
+            spark,
+            made.files,
+            operator.path,
+            blobs,
+            version=batch + 1,
+            partitions=len(made.partitions_at(operator, batch)),
+            time_mode=str(operator.properties["timeMode"]),
+            settings=made.offsets(batch).settings,
+        )
+
+
+def _blobs(rows: DataFrame, manifest: Mapping[str, Any], on_conflict: str, facts: LogFacts) -> DataFrame:
+    """Blobs (label, name, blob) of key groups, from labelled rows."""
+    data = manifest_bytes(manifest)
+    origin = uuid.uuid4().bytes
+    wanted = dict(manifest)
+
+    def build(key: Sequence[Any], table: pa.Table) -> pa.Table:
+        with carried():
+            state = _assembled(table, wanted, on_conflict)
+            blobs = write_group(state, data, facts.last, origin)
+            if facts.clock is not None:
+                blobs.put(CLOCK, facts.clock)
+            names, contents = zip(*blobs.items(), strict=True)
+            labels = pa.array([key[0].as_py()] * len(names), pa.int32())
+            return pa.Table.from_arrays(
+                [labels, pa.array(names, pa.string()), pa.array(contents, pa.binary())], schema=_BLOBS
+            )
+
+    return rows.groupBy("label").applyInArrow(build, BLOBS_SCHEMA)
+
+
+def _assembled(rows: pa.Table, manifest: Mapping[str, Any], on_conflict: str) -> KeyGroupState:
+    layout = StoredLayout(manifest)
+    state = KeyGroupState(layout)
+    columns = [rows[name].to_pylist() for name in ("side", "slot", "window", "cell", "packed")]
+    for _, slot_data, window, cell, packed in sorted(zip(*columns, strict=True), key=lambda row: row[:4]):
+        table = state.window_of(window).tables[layout.places[cell]]
+        slot = slot_from_bytes(slot_data)
+        entry = table.unpack(ormsgpack.unpackb(packed))
+        if slot in table.values and ormsgpack.packb(table.pack(table.values[slot])) != packed:
+            described = layout.described.get(cell)
+            kind = described["kind"] if described else ("timer" if cell.startswith(("~timer", "~tags")) else "hidden")
+            if on_conflict == "keep":
+                continue
+            if on_conflict == "fail" and kind != "hidden":
+                raise InputError(
+                    f"The key {key_text(slot)} has something else in the cell {cell!r} already.",
+                    todo="choose what happens then: keep, replace or merge; nothing was written",
+                )
+            if on_conflict == "merge" or kind == "hidden":
+                entry = merged(table, kind, described, table.values[slot], entry)
+        table.values[slot] = entry
+    _see_all(state, layout)
+    return state
+
+
+def _see_all(state: KeyGroupState, layout: StoredLayout) -> None:
+    """Where the step is told of windows that end, it must be told of keys that came with an import, too."""
+    place = layout.places[_SEEN]
+    if any(window.tables[place].values for window in state.windows.values()):
+        for window in state.windows.values():
+            seen = window.tables[place].values
+            seen.update(dict.fromkeys(window.slots() - seen.keys(), True))

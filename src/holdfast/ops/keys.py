@@ -1,0 +1,92 @@
+"""Keys as one types them: from a text to the key, and to the key group that has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
+
+from holdfast.engine.keys import key_of, slot_of
+from holdfast.engine.readable import to_json
+from holdfast.engine.tables import Slot
+from holdfast.errors import InputError
+from holdfast.ops.reading import StepRef
+from holdfast.spark.arrow_types import to_python
+from holdfast.spark.assign import key_column, key_group
+from holdfast.spark.labels import labels
+from holdfast.spark.schemas import read_schema
+
+__all__ = ["FoundKey", "find_key", "key_text"]
+
+
+@dataclass(frozen=True)
+class FoundKey:
+    """A key of a step, and where its state is."""
+
+    slot: Slot
+    label: int | None
+    """Of its key group; None if it may be in any, as when windows of a key are spread."""
+
+
+def key_text(slot: Slot) -> str:
+    """A key for people and queries: a text as it is, anything else as JSON, a key of several columns as a list."""
+    key = key_of(slot)
+    if isinstance(key, str):
+        return key
+    return to_json(list(key)) if type(key) is tuple else to_json(key)
+
+
+def find_key(spark: SparkSession, step: StepRef, text: str) -> FoundKey:
+    """The key that a text means: Spark reads it as the type of the key's column.
+
+    A key of several columns is a JSON list, or its parts with commas between.
+    """
+    columns = step.manifest["key"]
+    schema = ", ".join(f"k{i} {column['type']}" for i, column in enumerate(columns))
+    types = [field.dataType for field in read_schema(schema, step.name).fields]
+    parts = _parts(text, columns)
+    names = [f"k{i}" for i in range(len(parts))]
+    frame = spark.createDataFrame([tuple(parts)], ", ".join(f"{name} string" for name in names))
+    frame = frame.select(*(_read(name, kind).alias(name) for name, kind in zip(names, types, strict=True)))
+    hashed = [key_column(name, kind) for name, kind in zip(names, types, strict=True)]
+    groups = int(step.manifest["key_groups"])
+    table = frame.select(*hashed, key_group(hashed, groups).alias("group")).toArrow()
+    values = [to_python(column.combine_chunks(), plain=True)[0] for column in table.columns]
+    for column, value, part in zip(columns, values, parts, strict=False):
+        if value is None:
+            raise InputError(
+                f"{part!r} is not a key of the step {step.name!r}: {column['name']} is {column['type']}.",
+                todo="write the key as it would be cast in SQL",
+            )
+    slot = slot_of(values[0] if len(columns) == 1 else tuple(values[:-1]))
+    spread = step.manifest.get("parallel_over", "key") != "key"
+    return FoundKey(slot, None if spread else labels(groups)[values[-1]])
+
+
+def _parts(text: str, columns: Sequence[Any]) -> list[str]:
+    if len(columns) == 1:
+        return [text]
+    try:
+        given = json.loads(text)
+    except ValueError:
+        given = text.split(",")
+    if not isinstance(given, list) or len(given) != len(columns):
+        names = ", ".join(column["name"] for column in columns)
+        raise InputError(
+            f"{text!r} is not a key: it has {len(columns)} columns, {names}.",
+            todo='give them as a JSON list: ["a", 5]',
+        )
+    return [part if isinstance(part, str) else json.dumps(part) for part in given]
+
+
+def _read(name: str, kind: DataType) -> Any:
+    if isinstance(kind, (ArrayType, MapType, StructType)):
+        return F.from_json(F.col(name), kind)
+    if isinstance(kind, BinaryType):
+        return F.unbase64(name)
+    return F.col(name).try_cast(kind)

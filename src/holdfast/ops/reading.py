@@ -1,0 +1,166 @@
+"""Reading state: the blobs of key groups at a micro-batch, through Spark's reader of state stores.
+
+All blobs of a key group are in one partition of the state store, one after the other. So a task reads its partition from
+end to end, holds one key group at a time, and nothing is shuffled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from holdfast.engine.evolution import MANIFEST
+from holdfast.engine.manifest import read_manifest
+from holdfast.engine.stored import Blobs
+from holdfast.errors import CheckpointError, CorruptState, HoldfastError
+from holdfast.ops.layout import Checkpoint
+from holdfast.spark.arrow_types import arrow_schema
+from holdfast.spark.failures import first_cause
+from holdfast.spark.files import normalised
+from holdfast.spark.schemas import read_schema
+from holdfast.spark.transport import carried, uncarried
+
+__all__ = [
+    "StepRef",
+    "blobs_frame",
+    "change_feed",
+    "choose_step",
+    "group_blobs",
+    "groups_in",
+    "map_groups",
+    "our_errors",
+    "rows_of",
+    "steps_of",
+]
+
+GroupFunction = Callable[[int, Blobs], Iterable[tuple[Any, ...]]]
+"""From a label and the blobs of its key group to rows."""
+
+
+@dataclass(frozen=True)
+class StepRef:
+    """A step in a checkpoint."""
+
+    name: str
+    operator: int
+    manifest: dict[str, Any]
+    """That of one of its key groups; others may still have an older one."""
+
+
+def blobs_frame(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> DataFrame:
+    """All blobs of an operator after a micro-batch: label, name, blob."""
+    return _flat(_reader(spark, operator).option("batchId", batch).load(normalised(checkpoint.path)))
+
+
+def change_feed(spark: SparkSession, checkpoint: Checkpoint, operator: int, first: int, last: int) -> DataFrame:
+    """What the micro-batches from first to last changed: batch, change ("update" or "delete"), label, name, blob."""
+    reader = _reader(spark, operator).option("readChangeFeed", "true")
+    reader = reader.option("changeStartBatchId", first).option("changeEndBatchId", last)
+    changes = reader.load(normalised(checkpoint.path))
+    return _flat(changes, F.col("batch_id").alias("batch"), F.col("change_type").alias("change"))
+
+
+def _reader(spark: SparkSession, operator: int) -> Any:
+    return spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "blobs")
+
+
+def _flat(frame: DataFrame, *more: Any) -> DataFrame:
+    columns = [
+        F.col("key.label").alias("label"),
+        F.col("user_map_key.name").alias("name"),
+        F.col("user_map_value.blob").alias("blob"),
+    ]
+    return frame.select(*more, *columns)
+
+
+def steps_of(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[StepRef]:
+    """The steps that have state after a micro-batch, by name. Which operator a step is, its state says itself."""
+    found = []
+    for operator in checkpoint.operators():
+        if not operator.is_a_step:
+            continue
+        frame = blobs_frame(spark, checkpoint, operator.number, batch)
+        with our_errors(checkpoint.path):
+            stored = frame.where(F.col("name") == MANIFEST).select("blob").take(1)
+        if stored:
+            manifest = read_manifest(bytes(stored[0].blob))
+            found.append(StepRef(manifest["name"], operator.number, manifest))
+    return sorted(found, key=lambda step: step.name)
+
+
+def choose_step(steps: Sequence[StepRef], name: str | None, path: str) -> list[StepRef]:
+    """The step of a name, or all. Raises CheckpointError if there is none."""
+    known = ", ".join(repr(step.name) for step in steps) or "none"
+    if not steps:
+        raise CheckpointError(f"There is no state of Holdfast in {path!r}.", todo="let the job process something first")
+    if name is None:
+        return list(steps)
+    chosen = [step for step in steps if step.name == name]
+    if not chosen:
+        raise CheckpointError(f"{path!r} has no step {name!r}.", todo=f"choose one of: {known}")
+    return chosen
+
+
+def group_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int, label: int) -> Blobs | None:
+    """The blobs of one key group, read by the driver; None if it has none."""
+    frame = blobs_frame(spark, checkpoint, operator, batch).where(F.col("label") == label)
+    rows = rows_of(frame.select("name", "blob"), checkpoint.path)
+    return Blobs({row.name: bytes(row.blob) for row in rows}) if rows else None
+
+
+def groups_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Blobs]]:
+    """Key groups from rows of (label, name, blob) that come together."""
+    label, blobs = None, Blobs()
+    for batch in batches:
+        for here, name, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if here != label and label is not None:
+                yield label, blobs
+                blobs = Blobs()
+            label = here
+            blobs.put(name, blob)
+    if label is not None:
+        yield label, blobs
+
+
+def map_groups(frame: DataFrame, function: GroupFunction, schema: str) -> DataFrame:
+    """What a function gives for each key group, as rows of a schema.
+
+    A group's rows must come together in `frame`, whose columns are label, name and blob.
+    """
+    columns = arrow_schema(read_schema(schema, "state"))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carried():
+            for label, blobs in groups_in(batches):
+                rows = list(function(label, blobs))
+                arrays = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(columns)]
+                if rows:
+                    yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+    return frame.mapInArrow(run, schema)
+
+
+def rows_of(frame: DataFrame, path: str) -> list[Any]:
+    """The rows of a frame. What Spark fails with comes as our error, not as a trace of the JVM."""
+    with our_errors(path):
+        return frame.collect()
+
+
+@contextlib.contextmanager
+def our_errors(path: str, todo: str = "find the damaged file: holdfast checkpoint verify {}") -> Iterator[None]:
+    """Turns what Spark says of something that it cannot read into a sentence."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        ours = uncarried(str(error))
+        if ours is not None:
+            raise ours.within(path=path) from error
+        raise CorruptState(f"Spark could not read {path!r}: {first_cause(str(error))}", todo=todo.format(path)) from error

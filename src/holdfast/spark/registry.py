@@ -1,0 +1,69 @@
+"""The jobs of a user that run on this machine, by name: a small file for each, so that tools find their checkpoints.
+
+It is a help, not a record: an entry counts only while the lock on its checkpoint is the one that it names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+__all__ = ["RegisteredJob", "forget", "register", "registered"]
+
+
+@dataclass(frozen=True)
+class RegisteredJob:
+    """A job that was running when its entry was written."""
+
+    name: str
+    checkpoint: str
+    token: str
+    """Of its lock."""
+
+
+def register(job: RegisteredJob) -> None:
+    """Notes that a job runs. A home directory that cannot be written to is no reason not to run."""
+    entry = _entry(job)
+    with contextlib.suppress(OSError):
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        partial = entry.with_suffix(f".{os.getpid()}.tmp")
+        partial.write_text(json.dumps({"name": job.name, "checkpoint": job.checkpoint, "token": job.token}))
+        partial.replace(entry)
+
+
+def forget(job: RegisteredJob) -> None:
+    """Removes the entry of a job, unless it is another's by now."""
+    entry = _entry(job)
+    with contextlib.suppress(OSError):
+        if _read(entry) == job:
+            entry.unlink(missing_ok=True)
+
+
+def registered(name: str) -> list[RegisteredJob]:
+    """The jobs of a name, running or not."""
+    found = [_read(entry) for entry in sorted(_folder().glob("*.json"))]
+    return [job for job in found if job is not None and job.name == name]
+
+
+def _folder() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "holdfast" / "jobs"
+
+
+def _entry(job: RegisteredJob) -> Path:
+    """Two jobs of the same name have different checkpoints."""
+    place = hashlib.sha256(job.checkpoint.encode()).hexdigest()[:8]
+    return _folder() / f"{quote(job.name, safe=' ')[:100]}-{place}.json"
+
+
+def _read(entry: Path) -> RegisteredJob | None:
+    try:
+        content = json.loads(entry.read_text())
+        return RegisteredJob(str(content["name"]), str(content["checkpoint"]), str(content["token"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,180 @@
+"""State as Parquet and back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from holdfast.cli.main import main
+from holdfast.errors import CheckpointError, InputError
+from holdfast.ops.export import export_state
+from holdfast.ops.importing import import_state
+from holdfast.ops.inspect import read_state
+from holdfast.testing.spark_runtime import scripted_session
+
+from .payments import Payments
+from .trees import checksums
+
+
+@pytest.fixture(scope="module")
+def spark():
+    return scripted_session()
+
+
+@pytest.fixture(scope="module")
+def payments(spark, tmp_path_factory):
+    """A job that has run for three micro-batches, its export, and what it gave for three more."""
+    made = Payments(spark, tmp_path_factory.mktemp("payments"))
+    made.add(0, 1, 2)
+    made.run()
+    made.export = str(made.folder / "export")
+    export_state(spark, made.checkpoint, made.export)
+    made.stopped = str(made.folder / "stopped")
+    shutil.copytree(made.checkpoint, made.stopped)
+    made.state = cells(spark, made.checkpoint)
+    made.add(3, 4, 5)
+    made.expected = made.run()
+    return made
+
+
+@pytest.fixture
+def export(payments, tmp_path):
+    """A copy of the export, to edit."""
+    shutil.copytree(payments.export, tmp_path / "export")
+    return tmp_path / "export"
+
+
+def cells(spark, checkpoint):
+    frame = read_state(spark, checkpoint, hidden=True).drop("key_group")
+    return sorted(str(row) for row in frame.collect())
+
+
+def edit(export, change, step="everything"):
+    """Rewrites the rows of a step, as a list of dicts."""
+    folder = export / "state" / step
+    table = pq.read_table(folder)
+    rows = table.to_pylist()
+    for file in folder.iterdir():
+        file.unlink()
+    pq.write_table(pa.Table.from_pylist(change(rows), schema=table.schema), folder / "edited.parquet")
+
+
+def test_the_round_trip_is_exact_and_the_job_goes_on(spark, payments, tmp_path):
+    checkpoint = str(tmp_path / "imported")
+    made = import_state(spark, payments.export, checkpoint, key_groups=3)
+    assert made.batch == 3
+    assert cells(spark, checkpoint) == payments.state
+    assert payments.run(checkpoint, key_groups=3) == payments.expected
+
+
+def test_what_was_edited_is_what_the_job_sees(spark, payments, export, tmp_path):
+    def change(rows):
+        for row in rows:
+            if row["cell"] == "total" and row["key"]["card"] == "card 1":
+                row["value"] = "1000000"
+        return [row for row in rows if row["key"]["card"] != "card 2"]
+
+    edit(export, change, "running")
+    checkpoint = str(tmp_path / "imported")
+    import_state(spark, str(export), checkpoint)
+
+    told = {row.key: row.value for row in read_state(spark, checkpoint, step="running").collect()}
+    assert told["card 1"] == "1000000"
+    assert "card 2" not in told
+
+
+WRONG = {
+    "no such cell": (lambda row: {**row, "cell": "nothing"}, "There is no cell 'nothing'"),
+    "no key": (lambda row: {**row, "key": None}, "The row has no key"),
+    "not JSON": (lambda row: {**row, "value": "{"}, "is not a value"),
+    "another type": (lambda row: {**row, "value": '"text"', "cell": "count", "encoded": None}, "does not accept|count"),
+    "another window": (lambda row: {**row, "window": {"start": _time(1), "end": _time(601)}}, "is not one of the step's"),
+    "no window": (lambda row: {**row, "window": None}, "has no window"),
+    "damaged": (lambda row: {**row, "encoded": b"\xc1"}, "is damaged"),
+}
+
+
+def _time(second):
+    import datetime
+
+    return datetime.datetime.fromtimestamp(second, datetime.timezone.utc)
+
+
+def test_rows_that_are_wrong_are_named_and_nothing_is_written(spark, export, tmp_path):
+    changes = list(WRONG.values())
+
+    def change(rows):
+        visible = [row for row in rows if row["kind"] == "value" and row["cell"] == "count"]
+        return [change(row) for (change, _), row in zip(changes, visible, strict=False)]
+
+    edit(export, change)
+    with pytest.raises(InputError) as refused:
+        import_state(spark, str(export), str(tmp_path / "imported"))
+    for _, told in changes:
+        assert refused.match(told)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["export"]
+
+
+def test_a_row_that_comes_twice(spark, export, tmp_path):
+    edit(export, lambda rows: [*rows, rows[0]])
+    with pytest.raises(InputError, match="there are 2 rows"):
+        import_state(spark, str(export), str(tmp_path / "imported"))
+
+
+def test_other_columns(spark, export, tmp_path):
+    folder = export / "state" / "running"
+    table = pq.read_table(folder).drop(["value"])
+    for file in folder.iterdir():
+        file.unlink()
+    pq.write_table(table, folder / "edited.parquet")
+    with pytest.raises(InputError, match="the column 'value' is missing"):
+        import_state(spark, str(export), str(tmp_path / "imported"))
+
+
+@pytest.mark.parametrize("policy", ["keep", "replace", "merge", "fail"])
+def test_into_state_that_exists(spark, payments, export, tmp_path, policy):
+    checkpoint = str(tmp_path / "checkpoint")
+    shutil.copytree(payments.stopped, checkpoint)
+    card = "card 1"
+    totals = {row.key: int(row.value) for row in read_state(spark, checkpoint, step="running").collect()}
+
+    def change(rows):
+        mine = [row for row in rows if row["key"]["card"] == card]
+        return [{**row, "value": "7"} for row in mine] + [{**row, "key": {"card": "new"}} for row in mine]
+
+    edit(export, change, "running")
+    edit(export, lambda rows: [])
+    before = checksums(tmp_path / "checkpoint")
+    if policy == "fail":
+        with pytest.raises(InputError, match="has something else in the cell 'total' already"):
+            import_state(spark, str(export), checkpoint, on_conflict=policy)
+        assert checksums(tmp_path / "checkpoint") == before
+        return
+    import_state(spark, str(export), checkpoint, on_conflict=policy)
+
+    expected = {"keep": totals[card], "replace": 7, "merge": totals[card] + 7}[policy]
+    told = {row.key: int(row.value) for row in read_state(spark, checkpoint, step="running").collect()}
+    assert told == {**totals, card: expected, "new": totals[card]}
+
+
+def test_what_cannot_be_imported(spark, payments, tmp_path):
+    with pytest.raises(CheckpointError, match="is not an export"):
+        import_state(spark, str(tmp_path), str(tmp_path / "new"))
+    with pytest.raises(CheckpointError, match="There is something at"):
+        import_state(spark, payments.export, payments.stopped)
+    with pytest.raises(InputError, match="no policy"):
+        import_state(spark, payments.export, payments.stopped, on_conflict="guess")
+
+
+def test_the_commands(spark, payments, tmp_path, capsys):
+    out = str(tmp_path / "export")
+    assert main(["state", "export", payments.stopped, out, "--batch", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["batch"] == 1
+    assert main(["state", "import", out, str(tmp_path / "new")]) == 0
+    assert "goes on after micro-batch 1" in capsys.readouterr().out
+    assert main(["state", "export", payments.stopped, out]) == 1
+    assert "There is something at" in capsys.readouterr().err
