@@ -68,7 +68,9 @@ def add_file(folder: Path, number: int) -> None:
     os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def run_job(spark, source, checkpoint, *, backend="heap", on_batch=lambda batch: None) -> dict[int, list[tuple]]:
+def run_job(
+    spark, source, checkpoint, *, backend="heap", key_groups=(8, 4), on_batch=lambda batch: None
+) -> dict[int, list[tuple]]:
     """Runs the job to the end of what is there; gives its rows by micro-batch."""
     found: dict[int, list[tuple]] = {}
 
@@ -81,12 +83,16 @@ def run_job(spark, source, checkpoint, *, backend="heap", on_batch=lambda batch:
         hf.keyed(df, key="k", value="v", timestamp="t", watermark="10 seconds")
         .window_into(hf.FixedWindows(150))
         .par_do(
-            Everything(), output="k string, n long, cells string, t timestamp", key_groups=8, name="cells", backend=backend
+            Everything(),
+            output="k string, n long, cells string, t timestamp",
+            key_groups=key_groups[0],
+            name="cells",
+            backend=backend,
         )
     )
     pairs = first.withColumn("value", F.struct("n", "cells"))
     second = hf.keyed(pairs, key="k", value="value", timestamp="t").par_do(
-        Totals(), output="k string, total long, cells string", key_groups=4, name="totals", backend=backend
+        Totals(), output="k string, total long, cells string", key_groups=key_groups[1], name="totals", backend=backend
     )
     job = hf.Job("history", checkpoint=str(checkpoint), trigger="available now", progress=False)
     job.write(second, hf.sinks.ForeachBatch(collect)).run()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import holdfast as hf
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, HoldfastError
 from holdfast.ops import rescale as rescaling
+from holdfast.ops import restore as restoring
 from holdfast.ops.layout import open_checkpoint
 from holdfast.ops.rescale import rescale
 from holdfast.ops.restore import restore_savepoint
@@ -176,9 +175,7 @@ def regrouping(monkeypatch):
             step["key_groups"] = key_groups
         file.write_text(json.dumps(manifest))
 
-    module = types.ModuleType("holdfast.ops.regroup")
-    module.regroup = regroup
-    monkeypatch.setitem(sys.modules, "holdfast.ops.regroup", module)
+    monkeypatch.setattr(restoring, "regroup", regroup)
 
 
 def test_key_groups_take_the_place_of_the_state(spark, checkpoint, regrouping):
@@ -200,7 +197,7 @@ def test_regrouping_is_killed(spark, checkpoint, regrouping, monkeypatch, moves)
         pass
 
     def move(self, path, to):
-        if "regrouped.unfinished" not in path:
+        if ".unfinished-" not in path:
             if len(done) == moves:
                 raise Killed
             done.append(to)

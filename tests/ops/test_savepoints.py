@@ -38,13 +38,15 @@ def partitions_of(checkpoint: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "backend"),
-    [(5, "heap"), (8, "disk")],
+    ("partitions", "backend", "key_groups"), [(5, "heap", None), (8, "disk", 6)], ids=["5 partitions", "everything else"]
 )
-def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_happened(spark, history, tmp_path, partitions, backend, capsys):
+def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_happened(
+    spark, history, tmp_path, partitions, backend, key_groups, capsys
+):
     moved = shutil.copytree(history.savepoint, tmp_path / "elsewhere")
     new = tmp_path / "new"
     options = ["--partitions", str(partitions), "--backend", backend]
+    options += [] if key_groups is None else ["--key-groups", str(key_groups)]
     assert main(["savepoint", "restore", str(moved), str(new), *options, "--json"]) == 0
     made = from_json(capsys)
     assert (made["partitions"], made["batch"]) == (partitions, SAVED_AFTER)
@@ -53,7 +55,8 @@ def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_happened(spark, histor
     shutil.rmtree(moved)
     found = verify_checkpoint(spark, str(new))
     assert (found.problems, found.last_whole_batch) == ([], SAVED_AFTER)
-    rows = run_job(spark, history.input, new, backend=backend)
+    groups = (8, 4) if key_groups is None else (key_groups, key_groups)
+    rows = run_job(spark, history.input, new, backend=backend, key_groups=groups)
     assert rows == {batch: rows for batch, rows in history.rows.items() if batch > SAVED_AFTER}
 
 
