@@ -209,9 +209,12 @@ def test_a_damaged_checkpoint_makes_no_savepoint(checkpoint, tmp_path, capsys):
     changelog.write_bytes(content)
     assert main(["savepoint", "create", str(checkpoint), str(tmp_path / "new")]) == 1
     assert str(changelog) in error_of(capsys)
+    changelog.unlink()
+    assert main(["savepoint", "create", str(checkpoint), str(tmp_path / "new")]) == 1
+    assert "take that one: --batch 3" in error_of(capsys)
     assert list(tmp_path.iterdir()) == [checkpoint]
     assert main(["savepoint", "create", str(checkpoint), str(tmp_path / "new"), "--batch", "3"]) == 0
-    assert tree(checkpoint).keys() == before.keys() - {"commits/5"}
+    assert tree(checkpoint).keys() == before.keys() - {"commits/5", "state/0/1/5.changelog"}
 
 
 def test_files_that_a_running_job_removes(checkpoint, tmp_path, monkeypatch):

@@ -123,7 +123,7 @@ def test_damage_that_only_reading_finds(spark, checkpoint):
     write(file, bytes(content))
     assert verify_checkpoint(None, str(checkpoint)).is_whole
     found = verify_checkpoint(spark, str(checkpoint))
-    assert named(found) == [str(checkpoint / "state" / "0")]
+    assert named(found) == [str(checkpoint / "state" / "0" / "0")]
     assert found.last_whole_batch == 4
 
 

@@ -80,12 +80,14 @@ def verify_checkpoint(
     checkpoint = checkpoint_to_verify(spark, path)
     found = Verification(checkpoint.path)
     _check_files(checkpoint, found, report)
+    # What a running job commits after this has files that have not been seen.
+    committed = checkpoint.committed()
     finder = _finder(checkpoint, found)
     if finder is None:
         return found
     _check_logs(checkpoint, found)
     _check_schemas(checkpoint, finder, found)
-    candidates = list(_whole_batches(checkpoint, finder, found))
+    candidates = list(_whole_batches(checkpoint, finder, committed, found))
     if spark is not None:
         candidates = _with_whole_blobs(spark, checkpoint, candidates, deep, found)
     found.whole_batches = sorted(candidates)
@@ -142,7 +144,8 @@ def _finder(checkpoint: Checkpoint, found: Verification) -> PieceFinder | None:
 
 
 def _check_logs(checkpoint: Checkpoint, found: Verification) -> None:
-    planned, committed = checkpoint.planned(), checkpoint.numbers("commits")
+    # In this order: a running job plans before it commits.
+    committed, planned = checkpoint.numbers("commits"), checkpoint.planned()
     for log, numbers in (("offsets", planned), ("commits", committed)):
         for number in _gaps(numbers):
             found.add(join(checkpoint.path, log, str(number)), "it is missing, between others")
@@ -187,9 +190,8 @@ def _is_rescaling(checkpoint: Checkpoint, batch: int) -> bool:
     return False
 
 
-def _whole_batches(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> Iterator[int]:
+def _whole_batches(checkpoint: Checkpoint, finder: PieceFinder, committed: list[int], found: Verification) -> Iterator[int]:
     """The committed micro-batches of which every file is there and whole, the last one first."""
-    committed = checkpoint.committed()
     bad = {problem.path for problem in found.problems}
     oldest = _oldest_readable(checkpoint, finder, committed)
     for batch in reversed(committed):
