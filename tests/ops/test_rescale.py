@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 import holdfast as hf
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, HoldfastError
-from holdfast.ops import rescale as rescaling
 from holdfast.ops import restore as restoring
 from holdfast.ops.layout import open_checkpoint
 from holdfast.ops.rescale import rescale
@@ -107,7 +107,8 @@ def test_a_failure_leaves_everything_as_it_was(spark, checkpoint, monkeypatch, c
         raise CheckpointError("The disk is on fire.")
 
     before = tree(checkpoint)
-    monkeypatch.setattr(rescaling, "repartition", fails)
+    # The package has a function of the same name as the module.
+    monkeypatch.setattr(sys.modules["holdfast.ops.rescale"], "repartition", fails)
     assert main(["rescale", str(checkpoint), "--partitions", "4"]) == 1
     assert "on fire" in error_of(capsys)
     assert tree(checkpoint) == before

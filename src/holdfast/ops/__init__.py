@@ -1,4 +1,41 @@
 """Operating what runs: looking inside checkpoints, going back in time, savepoints, rescaling, export and import.
 
-Everything here works from the checkpoint directory alone, without the job's code.
+Everything here works from the checkpoint directory alone, without the job's code. The command line (`holdfast`) is a thin
+layer over these functions.
 """
+
+from holdfast.ops.compare import Change, Diff, diff_state, state_history
+from holdfast.ops.export import Export, export_state
+from holdfast.ops.importing import Imported, import_state
+from holdfast.ops.inspect import CellSummary, ShownCell, StateView, StepSummary, read_state, show_state, summarise
+from holdfast.ops.layout import Checkpoint, open_checkpoint
+from holdfast.ops.rescale import Rescaled, rescale
+from holdfast.ops.restore import Restored, restore_savepoint
+from holdfast.ops.savepoint import create_savepoint, list_savepoints, verify_savepoint
+
+__all__ = [
+    "CellSummary",
+    "Change",
+    "Checkpoint",
+    "Diff",
+    "Export",
+    "Imported",
+    "Rescaled",
+    "Restored",
+    "ShownCell",
+    "StateView",
+    "StepSummary",
+    "create_savepoint",
+    "diff_state",
+    "export_state",
+    "import_state",
+    "list_savepoints",
+    "open_checkpoint",
+    "read_state",
+    "rescale",
+    "restore_savepoint",
+    "show_state",
+    "state_history",
+    "summarise",
+    "verify_savepoint",
+]

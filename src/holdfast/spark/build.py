@@ -25,6 +25,7 @@ from holdfast.model.timers import TimeDomain
 from holdfast.model.windows import FixedWindows, GlobalWindows
 from holdfast.spark.arrow_types import arrow_schema
 from holdfast.spark.bounded import bounded_run
+from holdfast.spark.initial_state import initial_blobs, initial_problems
 from holdfast.spark.keyed import KEY, KEY_AND_WINDOW, KeyedStream
 from holdfast.spark.lifting import LiftedReader
 from holdfast.spark.lineage import plan_text, register, steps_above
@@ -64,6 +65,7 @@ class StepOptions:
     parallel_over: str
     drop_cells: Sequence[str] = ()
     limits: Limits | None = None
+    initial_state: DataFrame | None = None
 
 
 def build_par_do(
@@ -102,11 +104,24 @@ def build_par_do(
         problems.append("No schema of the main output is given: output='card string, count int'.")
     step = build(fn, side_inputs=side_inputs, input_problems=problems, **arguments)
     check_place(stream, step, options)
+    if options.initial_state is not None:
+        _check_initial(stream, step, options)
     schemas = {tag: output_schema(stream, step, tag, schema) for tag, schema in given.items()}
     named = {key: _Given(side) for key, side in step.side_inputs.items()}
     arguments |= {"name": step.name, "side_inputs": named}
     plan = make_plan(stream, step, step.fn, arguments, stream.reader(), schemas, options)
-    return outputs_of(stream, plan, schemas)
+    initial = None
+    if options.initial_state is not None:
+        initial = initial_blobs(options.initial_state, plan, stream.fields(stream.keys), step)
+    return outputs_of(stream, plan, schemas, initial=initial)
+
+
+def _check_initial(stream: KeyedStream, step: Step, options: StepOptions) -> None:
+    problems = [*initial_problems(options.initial_state, step, stream.fields(stream.keys), backend_name(options.backend))]
+    if not stream.df.isStreaming:
+        problems.append("initial_state is for a streaming DataFrame; union what a batch should begin with into its input.")
+    if problems:
+        raise InvalidStep(step.name, problems)
 
 
 def option_problems(options: StepOptions) -> Iterator[str]:
@@ -230,9 +245,13 @@ class _Given(SideInput):
 
 
 def outputs_of(
-    stream: KeyedStream, plan: StepPlan, schemas: Mapping[str, StructType], lift: Any = None
+    stream: KeyedStream,
+    plan: StepPlan,
+    schemas: Mapping[str, StructType],
+    lift: Any = None,
+    initial: DataFrame | None = None,
 ) -> DataFrame | Outputs:
-    """Puts the stages together. `lift` combines elements in the pack stage."""
+    """Puts the stages together. `lift` combines elements in the pack stage. `initial` are blobs to begin with."""
     spark = stream.df.sparkSession
     metrics = spark.sparkContext.accumulator(StepMetrics(), MetricsParam())
     pack = pack_function(plan.key_groups, register(plan), lift)
@@ -244,6 +263,7 @@ def outputs_of(
             outputStructType=OUTPUT_SCHEMA,
             outputMode="Append",
             timeMode=_time_mode(plan),
+            initialState=None if initial is None else initial.groupBy("label"),
         )
     else:
         results = packed.applyInArrow(bounded_run(plan, metrics), OUTPUT_SCHEMA)

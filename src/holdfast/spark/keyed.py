@@ -145,6 +145,7 @@ class KeyedStream:
         parallel_over: str = KEY,
         drop_cells: Sequence[str] = (),
         limits: Limits | None = None,
+        initial_state: DataFrame | None = None,
         memory_budget_bytes: int = 2 * 1024**3,
     ) -> Any:
         """Runs a function over the elements. Gives a DataFrame, or `Outputs` if there is more than the main output.
@@ -153,10 +154,12 @@ class KeyedStream:
         and `dead_letter` may have None, for a schema made of the element's own columns. `key_groups` is fixed for the
         life of a checkpoint: it bounds how many tasks can share the work. `parallel_over="key+window"` lets the fixed
         windows of one key be worked on side by side. `drop_cells` are cells that older code had, whose state is to go.
-        `limits` says how much state the step may keep, and what happens when it would be more. `backend` keeps the state:
-        "heap" in memory, "disk" in files of the worker's machine, or a factory of your own (docs/backends.md).
-        `memory_budget_bytes` bounds what a worker keeps of state between micro-batches; the rest is read again when it is
-        needed.
+        `limits` says how much state the step may keep, and what happens when it would be more. `initial_state` is what a new
+        job begins with: a row for each key, with the key's columns, `window` (start, end) if there are windows, and a column
+        for each cell, named like it; of a bag or set an array, of a map a map, of an ordered list an array of (time, value),
+        of a combining cell what is added to it. `backend` keeps the state: "heap" in memory, "disk" in files of the worker's
+        machine, or a factory of your own (docs/backends.md). `memory_budget_bytes` bounds what a worker keeps of state
+        between micro-batches; the rest is read again when it is needed.
         """
         from holdfast.spark.build import StepOptions, build_par_do
 
@@ -168,7 +171,9 @@ class KeyedStream:
             side_inputs=side_inputs,
             requires_time_sorted_input=requires_time_sorted_input,
             on_error=on_error,
-            options=StepOptions(name, key_groups, backend, memory_budget_bytes, parallel_over, drop_cells, limits),
+            options=StepOptions(
+                name, key_groups, backend, memory_budget_bytes, parallel_over, drop_cells, limits, initial_state
+            ),
         )
 
     def combine_per_key(

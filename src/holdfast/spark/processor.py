@@ -63,6 +63,12 @@ class KeyGroupProcessor(StatefulProcessor):
         packed = [(row.source, row.part, row.payload) for row in rows]
         return self._bundle(int(key[0]), packed, timerValues)
 
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        """Takes a blob that a new job begins with, and sees to it that the key group is looked at soon."""
+        self._blobs.put(initialState.name, bytes(initialState.blob))
+        if initialState.name == MANIFEST:
+            self._wake_soon(timerValues)
+
     def handleExpiredTimer(
         self,
         key: Any,
@@ -146,6 +152,14 @@ class KeyGroupProcessor(StatefulProcessor):
         else:
             self._handle.registerTimer(wanted)
             self._blobs.put(WAKE, WAKE_TIME.pack(wanted))
+
+    def _wake_soon(self, times: Any) -> None:
+        """Has the key group woken as soon as a clock moves; what it really waits for, it finds out then."""
+        if not (self._plan.uses_event_time or self._plan.uses_processing_time):
+            return
+        wanted = _now_micros(times) // 1000 + 1 if self._plan.uses_processing_time else times.getCurrentWatermarkInMs() + 1
+        self._handle.registerTimer(wanted)
+        self._blobs.put(WAKE, WAKE_TIME.pack(wanted))
 
     def _next_wake(self, due: Due, times: Any) -> int | None:
         """In milliseconds, rounded up: at a time that Spark's clock can show, everything until then is due."""
