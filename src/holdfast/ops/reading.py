@@ -44,6 +44,13 @@ GroupFunction = Callable[[int, Blobs], Iterable[tuple[Any, ...]]]
 """From a label and the blobs of its key group to rows."""
 
 
+_NOT_WRITTEN = {
+    "No space left on device": "make room there, or choose another place; nothing is left of the attempt",
+    "Permission denied": "choose a place where you may write",
+    "Read-only file system": "choose a place where you may write",
+}
+
+
 @dataclass(frozen=True)
 class StepRef:
     """A step in a checkpoint."""
@@ -175,4 +182,7 @@ def our_errors(path: str, todo: str = "find the damaged file: holdfast checkpoin
         ours = uncarried(str(error))
         if ours is not None:
             raise ours.within(path=path) from error
+        for reason, what in _NOT_WRITTEN.items():
+            if reason in str(error):
+                raise CheckpointError(f"What was to be written could not be: {reason}.", todo=what) from error
         raise CorruptState(f"Spark could not read {path!r}: {first_cause(str(error))}", todo=todo.format(path)) from error
