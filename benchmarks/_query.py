@@ -20,6 +20,7 @@ __all__ = ["ContestantFailed", "QueryRun", "run_query"]
 
 _TIMEOUT_SECONDS = 1800
 _POLL_SECONDS = 0.02
+_ALIVE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -123,28 +124,49 @@ def _writer(run: QueryRun, counts: Any) -> Any:
 
 
 def _watch_batches(query: Any, start: float, usage: Any, checkpoint: Path) -> list[dict[str, Any]]:
-    """Notes each micro-batch as it ends, with what had been used by then."""
+    """Notes each micro-batch as it ends, with what had been used by then.
+
+    Asking Spark itself all the time would cost it some tenths of a processor, so its files are watched: a micro-batch has
+    ended when its commit is there.
+    """
     batches: list[dict[str, Any]] = []
-    ended = False
-    while not ended:
-        ended = query.awaitTermination(_POLL_SECONDS)
-        known = {batch["id"] for batch in batches}
-        for progress in query.recentProgress:
-            if progress["batchId"] in known or not progress["numInputRows"]:
-                continue
-            batch = {
-                "id": progress["batchId"],
-                "rows": progress["numInputRows"],
-                "ms": progress["durationMs"]["triggerExecution"],
-                "parts_ms": progress["durationMs"],
-                "since_start_s": time.perf_counter() - start,
-                **asdict(usage()),
-                "checkpoint_written_bytes": _written(checkpoint),
-            }
-            batches.append(batch)
-            rate = batch["rows"] / batch["ms"] * 1000
-            print(f"    batch {batch['id']}: {batch['rows']:,} rows in {batch['ms']:,} ms ({rate:,.0f} rows/s)", flush=True)
+    seen: dict[int, dict[str, Any]] = {}
+    asked = time.perf_counter()
+    active = True
+    while active:
+        time.sleep(_POLL_SECONDS)
+        new = _committed(checkpoint) - seen.keys()
+        if new or time.perf_counter() - asked > _ALIVE_SECONDS:
+            asked = time.perf_counter()
+            active = query.isActive
+            now = {"since_start_s": asked - start, **asdict(usage()), "checkpoint_written_bytes": _written(checkpoint)}
+            seen |= dict.fromkeys(_committed(checkpoint) - seen.keys() if not active else new, now)
+            _note(batches, query.recentProgress, seen)
+    query.awaitTermination()
     return batches
+
+
+def _committed(checkpoint: Path) -> set[int]:
+    """The micro-batches whose commits are there."""
+    return {int(file.name) for file in checkpoint.glob("commits/*") if file.name.isdecimal()}
+
+
+def _note(batches: list[dict[str, Any]], told: list[Any], seen: dict[int, dict[str, Any]]) -> None:
+    """Adds the micro-batches that Spark has told of since the last time, and shows them."""
+    known = {batch["id"] for batch in batches}
+    for progress in told:
+        if progress["batchId"] in known or progress["batchId"] not in seen or not progress["numInputRows"]:
+            continue
+        batch = {
+            "id": progress["batchId"],
+            "rows": progress["numInputRows"],
+            "ms": progress["durationMs"]["triggerExecution"],
+            "parts_ms": progress["durationMs"],
+            **seen[progress["batchId"]],
+        }
+        batches.append(batch)
+        rate = batch["rows"] / batch["ms"] * 1000
+        print(f"    batch {batch['id']}: {batch['rows']:,} rows in {batch['ms']:,} ms ({rate:,.0f} rows/s)", flush=True)
 
 
 def _step_metrics(counts: Any) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from holdfast.engine.tables import Slot
@@ -57,7 +58,7 @@ class CombinedColumn:
 
     def results(self, table: CombiningTable, slots: Sequence[Slot]) -> list[Any]:
         """The result of each of these keys; one without an accumulator has the result of nothing."""
-        stored = [table.values.get(slot, MISSING) for slot in slots]
+        stored = list(map(table.values.get, slots, repeat(MISSING)))
         if self._adds and not {Encoded, type(MISSING)} & set(map(type, stored)):
             return stored
         extract, thaw, create = self._fn.extract_output, self._coder.thaw, self._fn.create_accumulator

@@ -20,6 +20,7 @@ __all__ = [
     "decode_slots",
     "encode_slots",
     "key_of",
+    "keys_of",
     "slot_from_bytes",
     "slot_of",
     "slot_to_bytes",
@@ -57,6 +58,11 @@ def slots_of(keys: Iterable[Any]) -> list[Slot]:
 def key_of(slot: Slot) -> Any:
     """The key of a slot."""
     return _PLAIN.decode(slot) if type(slot) is Encoded else slot
+
+
+def keys_of(slots: list[Slot]) -> list[Any]:
+    """The keys of many slots."""
+    return [key_of(slot) for slot in slots] if Encoded in set(map(type, slots)) else slots
 
 
 def encode_slots(slots: list[Slot]) -> bytes:

@@ -8,6 +8,7 @@ moves on, if it has. No timers, no calls for single keys: a window is a table, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -178,7 +179,7 @@ class WholeWindowRunner:
                 self.metrics.windows_expired += 1
 
     def _give_in_time(self, window: WindowState, *, is_last: bool) -> None:
-        slots = list(dict.fromkeys(slot for table in self._tables(window) for slot in table.values))
+        slots = list(dict.fromkeys(chain.from_iterable(table.values for table in self._tables(window))))
         if self.layout.panes is None:
             self._give(window, slots, [PaneInfo(True, is_last, PaneInfoTiming.ON_TIME, 0, 0)] * len(slots))
             return

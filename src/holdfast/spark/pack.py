@@ -1,12 +1,12 @@
 """The pack stage: splits each task's rows by key group, so that the shuffle moves a few large rows instead of many small.
 
 It runs before the shuffle, on Arrow data, with NumPy and without a Python loop over rows. Rows of a group keep their
-order. What comes out is one row for each group and chunk:
+order. What comes out is for each group and chunk one row, or several if there is much of it:
 
     label INT, source INT, part INT, payload BINARY
 
-`source` and `part` say where a row came from, so that the step can process them in an order that does not depend on
-which task was quicker: a replay sees the same order.
+`source` is the number of the task, `part` counts its rows, so that the step can process them in an order that does not
+depend on which task was quicker: a replay sees the same order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from holdfast.spark.labels import labels
-from holdfast.spark.payload import to_payload
+from holdfast.spark.payload import to_payloads
 from holdfast.spark.transport import carried
 
 __all__ = ["PACKED_SCHEMA", "pack_function", "packed_rows"]
@@ -44,34 +44,40 @@ def pack_function(
         context = TaskContext.get()
         source = 0 if context is None else context.partitionId()
         if source == 0:
-            yield packed_rows([0], source, -1, [None])
+            yield packed_rows([(0, None)], source, -1)
         change = None if lift is None else lift()
-        for part, chunk in enumerate(_chunks(batches)):
+        part = 0
+        for chunk in _chunks(batches):
             if change is not None:
                 with carried():
                     chunk = change(chunk)
-            yield _packed(chunk, key_groups, source, part)
+            rows = _payloads(chunk, labels(key_groups))
+            yield packed_rows(rows, source, part)
+            part += len(rows)
 
     pack.__name__ = name
     return pack
 
 
-def _packed(chunk: pa.RecordBatch, key_groups: int, source: int, part: int) -> pa.RecordBatch:
+def _payloads(chunk: pa.RecordBatch, group_labels: tuple[int, ...]) -> list[tuple[int, bytes]]:
+    """The rows of a chunk as payloads, with the labels of their key groups."""
     # A stable sort of 16-bit numbers is a radix sort.
     groups = chunk.column(0).to_numpy().astype(np.uint16)
     order = np.argsort(groups, kind="stable")
     rest = chunk.select(list(range(1, chunk.num_columns))).take(pa.array(order))
     present, starts = np.unique(groups[order], return_index=True)
     ends = np.append(starts[1:], len(groups))
-    payloads = [
-        to_payload(rest.slice(start, end - start)) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    return [
+        (group_labels[group], payload)
+        for group, start, end in zip(present.tolist(), starts.tolist(), ends.tolist(), strict=True)
+        for payload in to_payloads(rest.slice(start, end - start))
     ]
-    return packed_rows([labels(key_groups)[group] for group in present.tolist()], source, part, payloads)
 
 
-def packed_rows(row_labels: list[int], source: int, part: int, payloads: Sequence[bytes | None]) -> pa.RecordBatch:
-    count = len(payloads)
-    return pa.record_batch([row_labels, [source] * count, [part] * count, payloads], schema=_ARROW)
+def packed_rows(rows: Sequence[tuple[int, bytes | None]], source: int, part: int) -> pa.RecordBatch:
+    """Packed rows of these labels and payloads; their parts are numbered from `part`."""
+    row_labels, payloads = zip(*rows, strict=True)
+    return pa.record_batch([row_labels, [source] * len(rows), range(part, part + len(rows)), payloads], schema=_ARROW)
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from holdfast.engine.keys import key_of
+from holdfast.engine.keys import keys_of
 from holdfast.engine.whole_windows import PaneBlock
 from holdfast.model.windowed_values import PaneInfo, WindowedValue
 from holdfast.spark.rows import OutputWriter
@@ -54,36 +56,47 @@ class PaneWriter:
         return len(self._schema) - 1 if self._layout.panes else -1
 
     def write_blocks(self, blocks: Sequence[PaneBlock]) -> pa.RecordBatch:
-        keys = [key_of(slot) for block in blocks for slot in block.slots]
-        windows = [window for window, slots, *_ in blocks for _ in slots]
-        results = [value for block in blocks for value in zip(*block.results, strict=True)]
-        return self._write(keys, windows, results, [pane for block in blocks for pane in block.panes])
+        keys = keys_of([slot for block in blocks for slot in block.slots])
+        results = [list(chain.from_iterable(parts)) for parts in zip(*(block.results for block in blocks), strict=True)]
+        counts = [len(block.slots) for block in blocks]
+        return self._write(keys, [block.window for block in blocks], counts, results, [block.panes for block in blocks])
 
     def write_values(self, items: Sequence[WindowedValue]) -> pa.RecordBatch:
         keys, results = zip(*(item.value for item in items), strict=True)
-        return self._write(keys, [item.windows[0] for item in items], results, [item.pane_info for item in items])
+        windows, panes = [item.windows[0] for item in items], [[item.pane_info] for item in items]
+        return self._write(keys, windows, [1] * len(items), _columns(results), panes)
 
     def _write(
-        self, keys: Sequence[Any], windows: list[Any], results: Sequence[tuple[Any, ...]], panes: list[PaneInfo]
+        self,
+        keys: Sequence[Any],
+        windows: list[Any],
+        counts: list[int],
+        results: list[list[Any]],
+        panes: list[list[PaneInfo]],
     ) -> pa.RecordBatch:
-        key_rows: Iterable[Any] = ((key,) for key in keys) if self._layout.keys == 1 else keys
-        value_rows: Iterable[Any] = results
+        """`counts`: of how many rows each of the windows is the window."""
+        key_columns = [list(keys)] if self._layout.keys == 1 else _columns(keys)
         if self._layout.single and len(self._plain) - self._layout.keys > 1:
-            value_rows = (self._spread.row(result) for (result,) in results)
-        rows = [(*key, *values) for key, values in zip(key_rows, value_rows, strict=True)]
-        columns = dict(zip(self._plain, self._values.write(rows).columns, strict=True))
+            results = _columns([self._spread.row(result) for result in results[0]])
+        columns = dict(zip(self._plain, self._values.write_columns([*key_columns, *results]).columns, strict=True))
         if self._layout.windowed:
-            columns[self._window_at] = _window_column(windows, self._schema.field(self._window_at).type)
+            columns[self._window_at] = _window_column(windows, counts, self._schema.field(self._window_at).type)
         if self._layout.panes:
             columns[self._pane_at] = pa.array(
-                [(p.timing.name, p.index, p.nonspeculative_index, p.is_first, p.is_last) for p in panes],
+                [(p.timing.name, p.index, p.nonspeculative_index, p.is_first, p.is_last) for p in chain(*panes)],
                 type=self._schema.field(self._pane_at).type,
             )
         return pa.record_batch([columns[index] for index in range(len(self._schema))], schema=self._schema)
 
 
-def _window_column(windows: list[Any], kind: pa.DataType) -> pa.Array:
+def _columns(rows: Sequence[Any]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _window_column(windows: list[Any], counts: list[int], kind: pa.DataType) -> pa.Array:
     starts = [window.start.micros if hasattr(window, "start") else None for window in windows]
     ends = [window.end.micros for window in windows]
     fields = [kind.field(index) for index in range(kind.num_fields)]
-    return pa.StructArray.from_arrays([pa.array(starts, type=_TIME), pa.array(ends, type=_TIME)], fields=fields)
+    times = [pa.array(starts, type=_TIME), pa.array(ends, type=_TIME)]
+    rows = pa.array(np.repeat(np.arange(len(windows)), counts))
+    return pa.StructArray.from_arrays(times, fields=fields).take(rows)

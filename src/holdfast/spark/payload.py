@@ -1,4 +1,8 @@
-"""Payloads: Arrow record batches as bytes, the form in which elements and outputs cross the shuffle and the operator."""
+"""Payloads: Arrow record batches as bytes, the form in which elements and outputs cross the shuffle and the operator.
+
+A payload is of bounded size, as long as single rows are: Spark gathers rows into Arrow batches by their number alone (see
+`session`), and rows that hold payloads go through it too.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,23 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyarrow import ipc
 
-__all__ = ["from_payload", "to_payload"]
+__all__ = ["PAYLOAD_BYTES_MAX", "from_payload", "to_payloads"]
+
+PAYLOAD_BYTES_MAX = 128 * 1024
+"""About how large a payload gets; one row alone may be larger."""
 
 # Shuffled blocks are compressed by Spark itself.
 _OPTIONS = ipc.IpcWriteOptions(compression=None)
 
 
-def to_payload(batch: pa.RecordBatch) -> bytes:
+def to_payloads(batch: pa.RecordBatch) -> list[bytes]:
+    """The rows of a batch as payloads, in order; none of an empty one."""
+    pieces = max(1, -(-batch.nbytes // PAYLOAD_BYTES_MAX))
+    rows = max(1, -(-batch.num_rows // pieces))
+    return [_to_payload(batch.slice(start, rows)) for start in range(0, batch.num_rows, rows)]
+
+
+def _to_payload(batch: pa.RecordBatch) -> bytes:
     """The bytes of an Arrow stream with this one batch."""
     sink = pa.BufferOutputStream()
     with ipc.new_stream(sink, batch.schema, options=_OPTIONS) as writer:

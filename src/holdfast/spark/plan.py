@@ -30,7 +30,7 @@ from holdfast.model.grouping import build
 from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
 from holdfast.spark.lifting import LiftedReader
 from holdfast.spark.panes import PaneLayout, PaneWriter
-from holdfast.spark.payload import from_payload, to_payload
+from holdfast.spark.payload import from_payload, to_payloads
 from holdfast.spark.rows import ElementReader, OutputWriter
 
 __all__ = ["Loaded", "StepPlan", "by_value"]
@@ -224,7 +224,7 @@ class Loaded:
             else:
                 for tag, value in collector.tagged(self.step, whole=self.plan.panes is not None):
                     by_tag.setdefault(tag, []).append(self._flat(tag, value))
-        return [(tag, to_payload(self._write(tag, items))) for tag, items in by_tag.items() if items]
+        return [row for tag, items in by_tag.items() if items for row in _rows(tag, self._write(tag, items))]
 
     def _write(self, tag: str, items: list[Any]) -> pa.RecordBatch:
         writer = self._writers[tag]
@@ -235,10 +235,10 @@ class Loaded:
         if collector.blocks:
             writer = self._writers[MAIN_TAG]
             assert isinstance(writer, PaneWriter)
-            payloads.append((MAIN_TAG, to_payload(writer.write_blocks(collector.blocks))))
+            payloads += _rows(MAIN_TAG, writer.write_blocks(collector.blocks))
         if collector.late:
-            rows = [self._flat(LATE_TAG, element) for element, _, _ in collector.late]
-            payloads.append((LATE_TAG, to_payload(self._write(LATE_TAG, rows))))
+            late = [self._flat(LATE_TAG, element) for element, _, _ in collector.late]
+            payloads += _rows(LATE_TAG, self._write(LATE_TAG, late))
         return payloads
 
     def _flat(self, tag: str, value: Any) -> Any:
@@ -255,3 +255,7 @@ class Loaded:
                 value.traceback,
             )
         return value
+
+
+def _rows(tag: str, batch: pa.RecordBatch) -> list[tuple[str, bytes]]:
+    return [(tag, payload) for payload in to_payloads(batch)]

@@ -150,8 +150,17 @@ class OutputWriter:
     def write(self, items: Sequence[Any]) -> pa.RecordBatch:
         """The batch with these outputs."""
         rows = self._rows(items)
-        columns = [self._column(position, field, rows) for position, field in enumerate(self._schema)]
-        return pa.record_batch(columns, schema=self._schema)
+        return self.write_columns([list(map(itemgetter(position), rows)) for position in range(self._width)], rows)
+
+    def write_columns(self, columns: Sequence[list[Any]], rows: Sequence[Any] | None = None) -> pa.RecordBatch:
+        """The batch with these columns. `rows` are the outputs that they were taken from, to tell which does not fit."""
+        arrays = []
+        for position, values in enumerate(columns):
+            try:
+                arrays.append(self._column(position, values))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise self._blamed(position, list(zip(*columns, strict=True)) if rows is None else rows, error) from None
+        return pa.record_batch(arrays, schema=self._schema)
 
     def _rows(self, items: Sequence[Any]) -> Sequence[Any]:
         """The outputs as tuples of the schema's width."""
@@ -185,27 +194,25 @@ class OutputWriter:
             raise self._misfit(item, str(error)) from None
         return (values,) if self._width == 1 else values
 
-    def _column(self, position: int, field: pa.Field, rows: Sequence[Any]) -> pa.Array:
-        values = list(map(itemgetter(position), rows))
-        try:
-            column = _array(values, field.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            self._blame(position, field, rows)
-            raise self._misfit(rows[0], f"the column {field.name!r}: {error}") from None
+    def _column(self, position: int, values: list[Any]) -> pa.Array:
+        field = self._schema.field(position)
+        column = _array(values, field.type)
         if column.null_count and not field.nullable:
-            row = next(row for row in rows if row[position] is None)
-            raise self._misfit(row, f"the column {field.name!r} is None, and it must not be null")
+            raise ValueError("it must not be null")
         return column
 
-    def _blame(self, position: int, field: pa.Field, rows: Sequence[Any]) -> None:
+    def _blamed(self, position: int, rows: Sequence[Any], error: Exception) -> OutputError:
+        """What to raise when a column does not fit: it names the first output that does not."""
+        field = self._schema.field(position)
         for row in rows:
+            if row[position] is None and not field.nullable:
+                return self._misfit(row, f"the column {field.name!r} is None, and it must not be null")
             try:
                 _array([row[position]], field.type)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                reason = str(error).splitlines()[0]
-                raise self._misfit(
-                    row, f"the column {field.name!r} is {field.type}, and {row[position]!r:.100} is not: {reason}"
-                ) from None
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as reason:
+                what = f"the column {field.name!r} is {field.type}, and {row[position]!r:.100} is not"
+                return self._misfit(row, f"{what}: {str(reason).splitlines()[0]}")
+        return self._misfit(rows[0], f"the column {field.name!r}: {error}")
 
     def _misfit(self, item: Any, why: str) -> OutputError:
         columns = ", ".join(f"{field.name} {field.type}" for field in self._schema)

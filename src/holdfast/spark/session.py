@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,8 @@ __all__ = ["REQUIRED", "SETTINGS", "apply_settings", "session", "with_settings"]
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 REQUIRED: dict[str, str] = {
     # transformWithState keeps its state in this provider only.
@@ -38,8 +41,11 @@ SETTINGS: dict[str, str] = {
     # All stores of an executor share one bounded cache, however many partitions there are.
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
-    # Larger Arrow batches: the pack stage splits each batch by key group, and small splits cost more than they hold.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # With a limit of bytes Spark adds up the sizes of all columns before each row that it writes for a Python worker: a
+    # third of what reading and writing them costs. The largest number means none. The number of rows is the limit instead:
+    # those that hold payloads are of 128 KB at most, so that a batch of them has 256 MB at most.
+    _BATCH_BYTES: "2147483647",
+    _BATCH_ROWS: "2048",
     # Times are times, wherever the driver stands.
     "spark.sql.session.timeZone": "UTC",
     # Workers keep key groups in memory between micro-batches.
@@ -53,6 +59,8 @@ SETTINGS: dict[str, str] = {
 _LOCAL: dict[str, str] = {
     # Workers are forked with everything imported.
     "spark.python.daemon.module": "holdfast.spark.daemon",
+    # Cheaper than TCP: a key group makes about ten calls from its worker to the state store in each micro-batch.
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -72,8 +80,11 @@ def session(name: str = "holdfast", *, cores: int | None = None, config: Mapping
     # Workers must run the Python that has Holdfast installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _share_import_path()
+    given = {option: str(value) for option, value in (config or {}).items()}
     settings = {**SETTINGS, **_LOCAL, "spark.sql.shuffle.partitions": str(cores)}
-    settings |= {option: str(value) for option, value in (config or {}).items()}
+    if _BATCH_ROWS in given:
+        del settings[_BATCH_BYTES]
+    settings |= given
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     settings[_JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={log4j} {settings.get(_JAVA_OPTIONS, '')}".strip()
     builder = SparkSession.builder.appName(name).master(settings.pop("spark.master", f"local[{cores}]"))
@@ -84,9 +95,11 @@ def session(name: str = "holdfast", *, cores: int | None = None, config: Mapping
 
 def apply_settings(spark: SparkSession) -> None:
     """Gives a session of the user's own the settings that it lacks and that can be set while it runs."""
-    for option, value in SETTINGS.items():
-        if option.startswith("spark.sql.") and spark.conf.get(option, None) in (None, _DEFAULTS.get(option)):
-            spark.conf.set(option, value)
+    lacking = [option for option in SETTINGS if spark.conf.get(option, None) in (None, _DEFAULTS.get(option))]
+    for option in lacking:
+        # Who has chosen how many rows a batch has relies on the limit of its bytes.
+        if option.startswith("spark.sql.") and (option != _BATCH_BYTES or _BATCH_ROWS in lacking):
+            spark.conf.set(option, SETTINGS[option])
 
 
 @contextlib.contextmanager
@@ -109,7 +122,7 @@ _DEFAULTS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
     ),
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    _BATCH_ROWS: "10000",
 }
 
 

@@ -274,7 +274,7 @@ def _scripted_pack(key_groups: int) -> Callable[[Iterator[pa.RecordBatch]], Iter
         kept = [batch.filter(pc.greater_equal(batch.column(0), 0)) for batch in held]
         yield from pack(iter(kept))
         if any(-_EVERYWHERE in batch.column(0).to_pylist() for batch in held):
-            yield packed_rows(list(labels(key_groups)), 0, -1, [None] * key_groups)
+            yield packed_rows([(label, None) for label in labels(key_groups)], 0, -key_groups)
 
     return scripted_pack
 
