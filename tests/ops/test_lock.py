@@ -21,6 +21,10 @@ from holdfast.spark import lock as locks
 from holdfast.spark.host import ProcessId, has_ended, this_process
 from holdfast.spark.lock import LOCK_FILE, Lock, LockInfo, current_lock, holding
 
+from .contenders import contend, guarded
+
+# Where the other processes find them.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["holdfast.spark.lock"])
 
@@ -220,13 +224,18 @@ def test_what_others_left_is_swept(checkpoint):
         assert sorted(os.listdir(folder)) == ["lock.json", "lock.json.abc", "manifest.json"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_no_permission(checkpoint):
-    Path(checkpoint).mkdir()
-    Path(checkpoint).chmod(0o500)
-    with pytest.raises(PermissionError):
-        Lock(None, checkpoint, "job alerts").acquire()
-    assert os.listdir(checkpoint) == []
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_no_permission(tmp_path):
+    for folder in tmp_path.parents[:2]:
+        folder.chmod(0o755)
+    tmp_path.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        with pytest.raises(PermissionError):
+            Lock(None, str(tmp_path), "job alerts").acquire()
+    finally:
+        os.seteuid(0)
+    assert os.listdir(tmp_path) == []
 
 
 def test_processes_are_told_apart():
@@ -248,26 +257,11 @@ def test_a_process_that_was_killed_and_not_yet_waited_for_has_ended():
     child.communicate()
 
 
-def _contend(checkpoint, barrier, results, rounds):
-    for _ in range(rounds):
-        lock = Lock(None, checkpoint, "job contender")
-        barrier.wait(60)
-        try:
-            lock.acquire()
-            results.put(os.getpid())
-        except CheckpointLocked:
-            results.put(None)
-        # All have tried: the winner gives it back, and the next round begins.
-        barrier.wait(60)
-        lock.release()
-        barrier.wait(60)
-
-
 @pytest.mark.parametrize("stale", [False, True], ids=["free", "stale"])
 def test_of_many_processes_one_gets_it(checkpoint, stale):
     count, rounds = 6, 25
     barrier, results = processes.Barrier(count + 1), processes.Queue()
-    started = [processes.Process(target=_contend, args=(checkpoint, barrier, results, rounds)) for _ in range(count)]
+    started = [processes.Process(target=contend, args=(checkpoint, barrier, results, rounds)) for _ in range(count)]
     for process in started:
         process.start()
     for _ in range(rounds):
@@ -283,37 +277,10 @@ def test_of_many_processes_one_gets_it(checkpoint, stale):
         assert process.exitcode == 0
 
 
-def _guarded(checkpoint, place, stop):
-    """Works under the lock: makes a file that must not be there, and removes it. One that was killed leaves it."""
-    mine = str(os.getpid())
-    while not os.path.exists(stop):
-        try:
-            lock = Lock(None, checkpoint, "job worker").acquire()
-        except CheckpointLocked:
-            time.sleep(0.002)
-            continue
-        for other in os.listdir(place):
-            if has_ended(ProcessId("", this_process().machine, *_split(other))):
-                os.unlink(os.path.join(place, other))
-            else:
-                os._exit(42)
-        here = os.path.join(place, f"{mine}-{this_process().started}")
-        Path(here).touch()
-        time.sleep(0.003)
-        os.unlink(here)
-        lock.release()
-        Path(f"{stop}.{mine}.worked").touch()
-
-
-def _split(name):
-    number, started = name.split("-")
-    return int(number), started
-
-
 def test_no_two_work_at_the_same_time_though_some_are_killed(checkpoint, tmp_path):
     place, stop = tmp_path / "place", tmp_path / "stop"
     place.mkdir()
-    workers = [processes.Process(target=_guarded, args=(checkpoint, str(place), str(stop))) for _ in range(4)]
+    workers = [processes.Process(target=guarded, args=(checkpoint, str(place), str(stop))) for _ in range(4)]
     for worker in workers:
         worker.start()
     killed = []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
-import types
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ import holdfast as hf
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CheckpointLocked
 from holdfast.ops import stopping
+from holdfast.ops.savepoint import verify_savepoint
 from holdfast.ops.stopping import stop_job
 from holdfast.spark import lock as locks
 from holdfast.spark.lock import LOCK_FILE, LockInfo, current_lock, holding
@@ -25,10 +25,7 @@ from holdfast.spark.presence import STOP_FILE, Presence
 from holdfast.spark.registry import registered
 from holdfast.testing.spark_runtime import scripted_session
 
-_spec = importlib.util.spec_from_file_location("ops_jobs", Path(__file__).with_name("jobs.py"))
-jobs = importlib.util.module_from_spec(_spec)
-sys.modules["ops_jobs"] = jobs
-_spec.loader.exec_module(jobs)
+from . import jobs
 
 
 @pytest.fixture(autouse=True)
@@ -180,9 +177,7 @@ def test_a_job_that_dies_while_it_is_asked(checkpoint, fast):
 
 def test_with_a_savepoint(checkpoint, tmp_path, fast, monkeypatch):
     made = []
-    module = types.ModuleType("holdfast.ops.savepoint")
-    module.create_savepoint = lambda spark, *paths: made.append((current_lock(spark, paths[0]), *paths))
-    monkeypatch.setitem(sys.modules, "holdfast.ops.savepoint", module)
+    monkeypatch.setattr(stopping, "create_savepoint", lambda *given: made.append((current_lock(*given[:2]), *given[1:])))
     there = tmp_path / "there"
     there.mkdir()
     with Pretended(checkpoint) as job:
@@ -193,18 +188,14 @@ def test_with_a_savepoint(checkpoint, tmp_path, fast, monkeypatch):
     assert made == [(None, checkpoint, str(tmp_path / "saved"))]
 
 
-def test_a_savepoint_that_fails_is_told_with_what_was_done(checkpoint, tmp_path, fast, monkeypatch, capfd):
-    def fail(*arguments):
-        raise CheckpointError("It cannot be saved.")
-
-    module = types.ModuleType("holdfast.ops.savepoint")
-    module.create_savepoint = fail
-    monkeypatch.setitem(sys.modules, "holdfast.ops.savepoint", module)
+def test_a_savepoint_that_fails_is_told_with_what_was_done(checkpoint, tmp_path, fast, capfd):
     with Pretended(checkpoint):
+        # Nothing was ever committed.
         assert main(["stop", "alerts", "--savepoint", str(tmp_path / "saved")]) == 1
     said = capfd.readouterr().err
-    assert "It cannot be saved." in said
+    assert "is not a checkpoint of a streaming query" in said
     assert "had been stopped" in said
+    assert not (tmp_path / "saved").exists()
 
 
 def test_the_registry_cannot_be_written(checkpoint, tmp_path, monkeypatch, fast):
@@ -358,8 +349,12 @@ def test_a_program_is_stopped_and_another_killed(spark, folder, fresh, program, 
     assert current_lock(None, fresh).process.number == first.pid
     with pytest.raises(CheckpointLocked, match=f"job program on .*, process {first.pid}, since"):
         jobs.make_job(spark, folder, fresh).start()
-    assert main(["stop", "program", "--timeout", "60"]) == 0
-    assert capfd.readouterr().out.startswith("Stopped program after micro-batch 0, in ")
+    saved = str(folder.parent / "saved")
+    assert main(["stop", "program", "--timeout", "60", "--savepoint", saved]) == 0
+    said = capfd.readouterr().out
+    assert said.startswith("Stopped program after micro-batch 0, in ")
+    assert f"Its state is saved in {saved}." in said
+    assert verify_savepoint(None, saved)[0].batch == 0
     assert first.communicate(timeout=60)[0] == "ended\n"
     assert first.returncode == 0
     assert (left(fresh), registered("program")) == (["manifest.json"], [])
@@ -376,3 +371,33 @@ def test_a_program_is_stopped_and_another_killed(spark, folder, fresh, program, 
     sink = hf.sinks.Collect()
     jobs.make_job(spark, folder, fresh, trigger="available now", sink=sink).run()
     assert [tuple(row) for row in sink.rows][-1] == ("a", 3)
+
+
+@pytest.fixture
+def elsewhere(spark, tmp_path):
+    """A path that is not local to us: Hadoop leads it to a directory of the test."""
+    (tmp_path / "elsewhere").mkdir()
+    name = f"elsewhere{os.getpid()}"
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    configuration.set(f"fs.viewfs.mounttable.{name}.link./data", (tmp_path / "elsewhere").as_uri())
+    return f"viewfs://{name}/data/checkpoint"
+
+
+def test_on_another_file_system(spark, folder, elsewhere, tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.2)
+    local = str(tmp_path / "elsewhere" / "checkpoint")
+    job = jobs.make_job(spark, folder, elsewhere).start()
+    committed(local)
+    first = current_lock(spark, elsewhere)
+    assert first == current_lock(None, local)
+    until(lambda: current_lock(spark, elsewhere).alive_at > first.alive_at)
+    with pytest.raises(CheckpointLocked, match="job running on"):
+        jobs.make_job(spark, folder, elsewhere, "another").start()
+    assert stop_job(spark, "running", timeout_seconds=60).checkpoint == elsewhere
+    assert job.wait()
+    assert current_lock(spark, elsewhere) is None
+    put = locks._content(replace(first, process=replace(first.process, started="long ago")))
+    (Path(local) / LOCK_FILE).write_bytes(put)
+    with holding(spark, elsewhere, "holdfast rescale"):
+        assert current_lock(spark, elsewhere).owner == "holdfast rescale"
+    assert [name for name in left(local) if not name.startswith(".")] == ["manifest.json"]

@@ -8,8 +8,10 @@ from __future__ import annotations
 import sys
 
 from holdfast.cli import (  # noqa: F401 - each adds its command
+    advise,
     checkpoint_show,
     checkpoint_verify,
+    doctor,
     rescale,
     savepoint_create,
     savepoint_ls,

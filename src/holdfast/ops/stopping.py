@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import CheckpointError, HoldfastError, JobFailed
 from holdfast.ops.layout import Checkpoint
+from holdfast.ops.savepoint import create_savepoint
 from holdfast.spark.files import files_of, is_local
 from holdfast.spark.host import this_process
 from holdfast.spark.lock import LockInfo, current_lock
@@ -136,8 +137,6 @@ def _still_held(spark: SparkSession | None, checkpoint: str, holder: LockInfo) -
 
 
 def _save(spark: SparkSession | None, checkpoint: str, savepoint: str, holder: LockInfo) -> Any:
-    from holdfast.ops.savepoint import create_savepoint
-
     try:
         return create_savepoint(spark, checkpoint, savepoint)
     except HoldfastError as error:

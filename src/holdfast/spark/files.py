@@ -15,6 +15,7 @@ import hashlib
 import os
 import shutil
 import threading
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +155,9 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """What file systems say that have no links between files."""
 
 
+_OBJECT_STORES = ("s3", "s3a", "gs", "abfs", "abfss", "wasb", "wasbs", "oss")
+
+
 def _checksum(path: Path) -> Path:
     return path.with_name(f".{path.name}.crc")
 
@@ -280,6 +284,7 @@ _LOCAL = _LocalFiles()
 class _HadoopFiles(Files):
     def __init__(self, spark: SparkSession) -> None:
         context: Any = spark.sparkContext
+        self._gateway = context._gateway
         self._jvm = context._jvm
         self._configuration = context._jsc.hadoopConfiguration()
 
@@ -287,7 +292,12 @@ class _HadoopFiles(Files):
         system, hadoop_path = self._at(path)
         if not system.exists(hadoop_path):
             return None
-        stream = system.open(hadoop_path)
+        try:
+            stream = system.open(hadoop_path)
+        except Exception:
+            if system.exists(hadoop_path):
+                raise
+            return None
         try:
             return bytes(stream.readAllBytes())
         finally:
@@ -295,7 +305,34 @@ class _HadoopFiles(Files):
 
     def write(self, path: str, content: bytes) -> None:
         system, hadoop_path = self._at(path)
-        self._put(system.create(hadoop_path, True), content)
+        context = self._context(hadoop_path)
+        if context is None:
+            self._put(system.create(hadoop_path, True), content)
+            return
+        name = f".{hadoop_path.getName()}.{uuid.uuid4().hex}.tmp"
+        partial = self._jvm.org.apache.hadoop.fs.Path(hadoop_path.getParent(), name)
+        try:
+            self._put(system.create(partial, True), content)
+            context.rename(partial, hadoop_path, self._overwriting())
+        except Exception:
+            system.delete(partial, False)
+            raise
+
+    def _context(self, path: Any) -> Any:
+        """What can put a file in another's place in one step; None of a file system that has no such thing."""
+        if path.toUri().getScheme() in _OBJECT_STORES:
+            # There a file is seen when it is whole, and to rename is to copy.
+            return None
+        try:
+            return self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(path.toUri(), self._configuration)
+        except Exception:
+            return None
+
+    def _overwriting(self) -> Any:
+        rename = self._jvm.org.apache.hadoop.fs.Options.Rename
+        options = self._gateway.new_array(rename, 1)
+        options[0] = rename.OVERWRITE
+        return options
 
     def create(self, path: str, content: bytes) -> bool:
         system, hadoop_path = self._at(path)

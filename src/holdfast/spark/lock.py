@@ -123,8 +123,8 @@ class Lock:
             del _held[self._token]
             raise
         self._sweep()
-        self._ended.clear()
-        threading.Thread(target=self._live, name="holdfast-lock", daemon=True).start()
+        self._ended = threading.Event()
+        threading.Thread(target=self._live, args=(self._ended,), name="holdfast-lock", daemon=True).start()
         return self
 
     def release(self) -> None:
@@ -181,15 +181,15 @@ class Lock:
         _held.pop(self._token, None)
         self._ended.set()
 
-    def _live(self) -> None:
+    def _live(self, ended: threading.Event) -> None:
         beaten = time.monotonic()
-        while not self._ended.wait(_LOOK_SECONDS):
+        while not ended.wait(_LOOK_SECONDS):
             if time.monotonic() - beaten >= _BEAT_SECONDS:
                 # A full disk, or a file system that is away, is no reason to stop.
                 with contextlib.suppress(Exception):
                     self.beat()
                     beaten = time.monotonic()
-            if self._every_second is not None and not self._ended.is_set():
+            if self._every_second is not None and not ended.is_set():
                 with contextlib.suppress(Exception):
                     self._every_second()
         if self.lost is not None and self._on_lost is not None:
@@ -309,10 +309,14 @@ def _is_over(info: LockInfo) -> bool:
 
 
 def _read(files: Files, path: str) -> bytes | None:
-    try:
-        return files.read(path)
-    except FileNotFoundError:
-        return None
+    """What a lock has in it. Where a file can be seen before it is whole, it is waited for a little."""
+    stored = None
+    for attempt in range(_TRIES):
+        time.sleep(0.1 if attempt else 0)
+        stored = files.read(path)
+        if stored is None or _parse(stored) is not None:
+            break
+    return stored
 
 
 def _info(files: Files, path: str, stored: bytes) -> LockInfo | None:

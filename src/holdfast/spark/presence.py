@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
@@ -122,4 +123,4 @@ def _asked(files: Files, checkpoint: str) -> str | None:
 
 
 def _absolute(checkpoint: str) -> str:
-    return checkpoint if "://" in checkpoint else os.path.abspath(checkpoint)
+    return checkpoint if urlparse(checkpoint).scheme else os.path.abspath(checkpoint)

@@ -24,11 +24,16 @@ from holdfast.engine.tables import Slot
 from holdfast.model.present import BundleClocks
 from holdfast.model.timers import TimeDomain
 
-__all__ = ["HEAD", "HeapBackend", "HeapOptions", "delta_name", "segment_name"]
+__all__ = ["HEAD", "HeapBackend", "HeapOptions", "delta_name", "memory_estimate", "segment_name"]
 
 _ENTRY_BYTES = 200
 
 HeapOptions = SnapshotOptions
+
+
+def memory_estimate(stored_bytes: int, entries: int) -> int:
+    """About what a copy in memory takes: each entry costs a place in a dict besides its own size."""
+    return 3 * stored_bytes + _ENTRY_BYTES * entries
 
 
 class HeapBackend:
@@ -107,15 +112,9 @@ class HeapBackend:
         self._state = KeyGroupState(self._layout)
 
     @property
-    def is_new(self) -> bool:
-        """Whether nothing has ever been committed to the log."""
-        return self._head.last == 0
-
-    @property
     def memory_bytes(self) -> int:
-        """An estimate of what the copy in memory takes: each entry costs a place in a dict besides its own size."""
         entries = sum(len(table.values) for window in self._state.windows.values() for table in window.tables)
-        return 3 * (self._head.snapshot_bytes + self._head.delta_bytes) + _ENTRY_BYTES * entries
+        return memory_estimate(self._head.snapshot_bytes + self._head.delta_bytes, entries)
 
     def _load(self, store: BlobStore, head: Head) -> None:
         """Reads everything: the snapshot, then the deltas after it."""

@@ -1,0 +1,79 @@
+"""`holdfast advise`: settings from measured numbers, with reasons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from holdfast.cli.arguments import Checkpoint
+from holdfast.cli.groups import app
+from holdfast.cli.output import AsJson, console, give, quiet_spark, size_text, table, working
+
+if TYPE_CHECKING:
+    from holdfast.ops.advise import Advice, StateSize
+
+__all__ = ["advise"]
+
+
+@app.command()
+def advise(
+    checkpoint: Checkpoint,
+    interval: Annotated[float | None, typer.Option(help="How often results are wanted, in seconds.", min=0.001)] = None,
+    recovery_target: Annotated[float, typer.Option(help="How long recovery may take, in seconds.", min=0.001)] = 60.0,
+    overhead: Annotated[float, typer.Option(help="What share of the time checkpoints may take.", min=0.001, max=1)] = 0.1,
+    history: Annotated[float, typer.Option(help="How far one wants to go back, in seconds.", min=0)] = 3600.0,
+    workers: Annotated[int | None, typer.Option(help="How many Python workers there are.", min=1)] = None,
+    worker_memory: Annotated[float, typer.Option(help="State that a worker may keep in memory, in GB.", min=0.001)] = 2.0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a checkpoint, and advise trigger, retention, partitions, key groups, backend and TTL."""
+    from holdfast.ops.advise import Goals
+    from holdfast.ops.advise import advise as advice
+    from holdfast.ops.layout import open_checkpoint
+    from holdfast.spark.files import is_local
+
+    goals = Goals(interval, recovery_target, overhead, history, workers, int(worker_memory * (1 << 30)))
+    if is_local(checkpoint):
+        # What is wrong with the path is said before Spark is started.
+        open_checkpoint(None, checkpoint).check_batch(None)
+    with quiet_spark() as spark, working("Measuring"):
+        found = advice(spark, checkpoint, goals)
+    give(found.as_dict(), as_json, lambda: _show(found))
+
+
+_SIZE = ("step", "keys", "bytes of each", "versions", "size", "in a day")
+
+
+def _show(found: Advice) -> None:
+    console.print(table("State size = keys x bytes of each x versions", _SIZE, [_size_row(size) for size in found.sizes]))
+    if found.interval is None:
+        console.print(Text("No micro-batch could be timed: the files of a copy do not say when they were written."))
+    else:
+        console.print(table("Checkpoint interval = cost / (duration x tolerance)", ("", ""), _interval_rows(found)))
+    for advised in found.recommendations:
+        of = f" of {advised.step}" if advised.step else ""
+        change = f"{advised.now} -> {advised.recommended}" if advised.is_a_change else f"{advised.now}, as it is"
+        console.print(Text(f"{advised.setting}{of}: ", "bold") + Text(change))
+        console.print(Text(f"    {advised.why}."))
+
+
+def _size_row(size: StateSize) -> tuple[str, ...]:
+    later = "?" if size.bytes_in_a_day is None else size_text(size.bytes_in_a_day)
+    return size.step, f"{size.keys:,}", f"{size.bytes_per_key:.0f}", f"{size.versions:.2f}", size_text(size.bytes), later
+
+
+def _interval_rows(found: Advice) -> list[tuple[str, str]]:
+    interval, measured = found.interval, found.measured
+    assert interval is not None
+    longest = "any" if interval.longest_seconds is None else f"{interval.longest_seconds:.1f} s"
+    verdict = "a checkpoint with every one is affordable" if interval.interval_batches <= 1 else "checkpoints are too dear"
+    return [
+        ("cost of a checkpoint", f"{interval.cost_seconds:.2f} s, the shortest of {measured.batches} micro-batches"),
+        ("duration of a micro-batch", f"{interval.duration_seconds:.2f} s"),
+        ("tolerance", f"{interval.tolerance:.1f} micro-batches"),
+        ("interval", f"{interval.interval_batches:.3f} micro-batches: {verdict}"),
+        ("so one every", f"{interval.shortest_seconds:.1f} s at least, {longest} at most"),
+        ("coming back", f"{size_text(measured.restore_bytes)} to read, {measured.restore_seconds:.2f} s"),
+    ]

@@ -1,0 +1,41 @@
+"""`holdfast doctor`: whether this machine can run jobs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from holdfast.cli.groups import app
+from holdfast.cli.output import AsJson, console, give, working
+
+__all__ = ["doctor"]
+
+_STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red"}
+
+
+@app.command()
+def doctor(
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Do not try whether a Spark session starts.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look at Java, Spark, libraries, memory, disk and network, with advice; exit code 1 if something is missing."""
+    from holdfast.ops.doctor import FAILED, Check, examine
+
+    def show(check: Check) -> None:
+        console.print(Text(f"{check.status:8}", _STYLES[check.status]) + Text(f"{check.name}: {check.found}"))
+        if check.advice:
+            console.print(Text(f"          {check.advice}"))
+
+    checks = []
+    with working("Looking"):
+        for check in examine(with_spark=not no_spark):
+            checks.append(check)
+            if not as_json:
+                show(check)
+    is_well = all(check.status != FAILED for check in checks)
+    give({"ok": is_well, "checks": [asdict(check) for check in checks]}, as_json, lambda: None)
+    if not is_well:
+        raise typer.Exit(1)
