@@ -74,8 +74,7 @@ def _unfinished(checkpoint: Checkpoint) -> int | None:
     last = checkpoint.planned()[-1:]
     if not committed or last == committed[-1:]:
         return None
-    counts = [checkpoint.offsets(batch).settings.get(SHUFFLE_PARTITIONS) for batch in (last[0], last[0] - 1)]
-    return int(str(counts[0])) if counts[0] != counts[1] else None
+    return int(checkpoint.offsets(last[0]).settings[SHUFFLE_PARTITIONS]) if checkpoint.changes_partitions(last[0]) else None
 
 
 def _check_plan(checkpoint: Checkpoint, unfinished: int | None) -> None:
