@@ -122,7 +122,7 @@ class StoredCell(NamedTuple):
     window: WindowState
     spec: StateSpec
     kind: str
-    """Of a cell its kind; "timer"; or "hidden", of what the engine keeps for itself."""
+    """See `StoredGroup.kind_of`."""
     table: Table
     entry: Any
     expires_micros: int | None
@@ -142,7 +142,7 @@ class StoredGroup(NamedTuple):
         for data in sorted(self.state.windows):
             window = self.state.windows[data]
             for spec, table in zip(layout.specs, window.tables, strict=True):
-                kind = _kind(spec, layout.described)
+                kind = self.kind_of(spec)
                 stamps, lifetime = self._stamps(window, layout, spec)
                 found = table.values if slots is None else [slot for slot in slots if slot in table.values]
                 for slot in sort_slots(found) if ordered else found:
@@ -157,15 +157,17 @@ class StoredGroup(NamedTuple):
             return {}, 0
         return window.tables[layout.places[stamp_name(spec.name)]].values, int(ttl["micros"])
 
+    def kind_of(self, spec: StateSpec) -> str:
+        """Of a cell its kind; "timer"; or "hidden", of what the engine keeps for itself."""
+        layout = self.state.layout
+        assert isinstance(layout, StoredLayout)
+        if spec.name in layout.described:
+            return str(layout.described[spec.name]["kind"])
+        return "timer" if spec.name.startswith(("~timer:", "~tags:")) else "hidden"
+
     def slots(self) -> set[Slot]:
         """The keys that have anything."""
         return set().union(*(window.slots() for window in self.state.windows.values()))
-
-
-def _kind(spec: StateSpec, described: Mapping[str, Any]) -> str:
-    if spec.name in described:
-        return str(described[spec.name]["kind"])
-    return "timer" if spec.name.startswith(("~timer:", "~tags:")) else "hidden"
 
 
 def read_group(blobs: Blobs, *, trust_pickle: bool = False) -> StoredGroup:

@@ -6,7 +6,8 @@ decoded and compared, in the worker that has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,9 @@ from pyspark.sql import functions as F
 
 from holdfast.engine.log.chain import HEAD
 from holdfast.engine.readable import to_json, to_text
-from holdfast.engine.stored import Blobs, StoredCell, read_group
-from holdfast.engine.tables import Slot
+from holdfast.engine.state import WindowState
+from holdfast.engine.stored import Blobs, read_group
+from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError
 from holdfast.ops.inspect import named_values, window_text
 from holdfast.ops.keys import FoundKey, find_key, key_text
@@ -27,10 +29,10 @@ from holdfast.ops.reading import (
     blobs_frame,
     change_feed,
     choose_step,
+    find_steps,
     group_blobs,
     groups_in,
     rows_of,
-    steps_of,
 )
 from holdfast.spark.transport import carried
 
@@ -39,7 +41,11 @@ __all__ = ["Change", "Diff", "diff_state", "state_history"]
 _DIFF_SCHEMA = "key string, window string, cell string, kind string, before string, after string, old string, new string"
 _COLUMNS = _DIFF_SCHEMA.replace(" string", "").split(", ")
 
-Cells = dict[tuple[Slot, bytes, str], StoredCell]
+_COUNT = "~count"
+
+Side = tuple[WindowState, Table, str]
+"""A table with its window and kind, in one of two versions."""
+Changed = tuple["Side | None", "Side | None"]
 
 
 @dataclass(frozen=True)
@@ -91,21 +97,15 @@ def diff_state(
     place = open_checkpoint(spark, checkpoint)
     for batch in (from_batch, to_batch):
         place.check_batch(batch)
-    found = {ref.name: ref for batch in (from_batch, to_batch) for ref in steps_of(spark, place, batch)}
     changes: list[Change] = []
     total = 0
-    for ref in choose_step(sorted(found.values(), key=lambda ref: ref.name), step, place.path):
+    for ref in choose_step(find_steps(spark, place, max(from_batch, to_batch)), step, place.path):
         wanted = None if key is None else find_key(spark, ref, key)
-        frame = _diff_frame(spark, place, ref, (from_batch, to_batch), wanted, trust_pickle)
-        frame = frame.orderBy("key", "window", "cell")
-        if limit is not None:
-            frame = frame.cache()
-            total += frame.count()
-            frame = frame.limit(max(limit - len(changes), 0))
-        rows = [_change(ref.name, row) for row in rows_of(frame, place.path)]
-        total += 0 if limit is not None else len(rows)
-        changes += rows
-    return Diff(from_batch, to_batch, changes, total)
+        rows = rows_of(_diff_frame(spark, place, ref, (from_batch, to_batch), wanted, limit, trust_pickle), place.path)
+        total += sum(int(row.before) for row in rows if row.kind == _COUNT)
+        found = [_change(ref.name, row) for row in rows if row.kind != _COUNT]
+        changes += sorted(found, key=lambda change: (change.key, change.window, change.cell))
+    return Diff(from_batch, to_batch, changes if limit is None else changes[:limit], total)
 
 
 def _change(step: str, row: Any, batch: int | None = None) -> Change:
@@ -114,8 +114,15 @@ def _change(step: str, row: Any, batch: int | None = None) -> Change:
 
 
 def _diff_frame(
-    spark: SparkSession, place: Checkpoint, ref: StepRef, batches: tuple[int, int], wanted: FoundKey | None, trust: bool
+    spark: SparkSession,
+    place: Checkpoint,
+    ref: StepRef,
+    batches: tuple[int, int],
+    wanted: FoundKey | None,
+    limit: int | None,
+    trust_pickle: bool,
 ) -> DataFrame:
+    """For each key group a row that counts its changes, and those changes; with `limit` the first so many by key."""
     sides = [
         blobs_frame(spark, place, ref.operator, batch).withColumn("side", F.lit(side)) for side, batch in enumerate(batches)
     ]
@@ -130,10 +137,11 @@ def _diff_frame(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carried():
             for before, after in _pairs(groups_in(batches)):
-                rows = list(_differences(before, after, slots, trust))
-                if rows:
-                    columns = zip(*rows, strict=True)
-                    yield pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], names=_COLUMNS)
+                changed = list(_changed(before, after, slots, trust_pickle))
+                first = changed if limit is None else heapq.nsmallest(limit, changed, key=lambda pair: key_text(pair[0]))
+                rows = [("", "", "", _COUNT, str(len(changed)), None, "", ""), *_rendered(first)]
+                columns = zip(*rows, strict=True)
+                yield pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], names=_COLUMNS)
 
     return frame.mapInArrow(run, _DIFF_SCHEMA)
 
@@ -158,46 +166,57 @@ def _pairs(groups: Iterator[tuple[int, Blobs]]) -> Iterator[tuple[Blobs | None, 
         yield waiting[1], None
 
 
-def _differences(
+def _changed(
     before: Blobs | None, after: Blobs | None, slots: list[Slot] | None, trust_pickle: bool
-) -> Iterator[tuple[str | None, ...]]:
+) -> Iterator[tuple[Slot, Changed]]:
+    """The cells that are different, with their keys. What looks different may still be equal in another form."""
     if before is not None and after is not None and before.get(HEAD) == after.get(HEAD):
         return
-    old, new = _cells(before, slots, trust_pickle), _cells(after, slots, trust_pickle)
-    for place in sorted(old.keys() | new.keys(), key=lambda place: place[1:]):
+    old, new = _tables(before, trust_pickle), _tables(after, trust_pickle)
+    for place in sorted(old.keys() | new.keys()):
         first, second = old.get(place), new.get(place)
-        if first is not None and second is not None and _same(first, second):
-            continue
-        some = second or first
-        assert some is not None
-        was = {} if first is None else dict(named_values(first))
-        now = {} if second is None else dict(named_values(second))
+        was = {} if first is None else first[1].values
+        now = {} if second is None else second[1].values
+        here = (was.keys() | now.keys()) if slots is None else [slot for slot in slots if slot in was or slot in now]
+        for slot in here:
+            if slot in was and slot in now and type(was[slot]) is type(now[slot]) and was[slot] == now[slot]:
+                continue
+            yield slot, (first if slot in was else None, second if slot in now else None)
+
+
+def _tables(blobs: Blobs | None, trust_pickle: bool) -> dict[tuple[bytes, str], tuple[WindowState, Table, str]]:
+    """The tables of a key group by window and name, but for what the engine keeps for itself."""
+    if blobs is None:
+        return {}
+    group = read_group(blobs, trust_pickle=trust_pickle)
+    found = {}
+    for data, window in group.state.windows.items():
+        for table in window.tables:
+            kind = group.kind_of(table.spec)
+            if kind != "hidden" and table.values:
+                found[data, table.spec.name] = (window, table, kind)
+    return found
+
+
+def _rendered(changed: Iterable[tuple[Slot, Changed]]) -> Iterator[tuple[str | None, ...]]:
+    for slot, (first, second) in changed:
+        window, _, kind = second or first or (None, None, "")
+        assert window is not None
+        was = {} if first is None else dict(named_values(first[1], slot))
+        now = {} if second is None else dict(named_values(second[1], slot))
         for name in [*was, *(name for name in now if name not in was)]:
             if name in was and name in now and to_json(was[name]) == to_json(now[name]):
                 continue
             yield (
-                key_text(some.slot),
-                window_text(some.window.window),
+                key_text(slot),
+                window_text(window.window),
                 name,
-                some.kind,
+                kind,
                 to_json(was[name]) if name in was else None,
                 to_json(now[name]) if name in now else None,
                 to_text(was[name]) if name in was else "",
                 to_text(now[name]) if name in now else "",
             )
-
-
-def _same(first: StoredCell, second: StoredCell) -> bool:
-    """Whether two entries are certainly the same; what is stored may be equal in another form."""
-    return bool(type(first.entry) is type(second.entry) and first.entry == second.entry)
-
-
-def _cells(blobs: Blobs | None, slots: list[Slot] | None, trust_pickle: bool) -> Cells:
-    if blobs is None:
-        return {}
-    group = read_group(blobs, trust_pickle=trust_pickle)
-    found = (cell for cell in group.cells(slots, ordered=False) if cell.kind != "hidden")
-    return {(cell.slot, cell.window.data, cell.spec.name): cell for cell in found}
 
 
 def state_history(
@@ -215,7 +234,7 @@ def state_history(
     place = open_checkpoint(spark, checkpoint)
     last = place.check_batch(None)
     changes: list[Change] = []
-    for ref in choose_step(steps_of(spark, place, last), step, place.path):
+    for ref in choose_step(find_steps(spark, place, last), step, place.path):
         wanted = find_key(spark, ref, key)
         changes += _history(spark, place, ref, wanted, trust_pickle)
     if not changes:
@@ -229,7 +248,8 @@ def _history(spark: SparkSession, place: Checkpoint, ref: StepRef, wanted: Found
     before: dict[int, Blobs] = {}
     for batch, groups in _versions(spark, place, ref, wanted):
         for label in sorted(groups.keys() | before.keys()):
-            for row in _differences(before.get(label), groups.get(label), [wanted.slot], trust_pickle):
+            changed = _changed(before.get(label), groups.get(label), [wanted.slot], trust_pickle)
+            for row in _rendered(changed):
                 yield _change(ref.name, row, batch)
         before = groups
 

@@ -17,12 +17,22 @@ from pyspark.sql import functions as F
 from holdfast.engine.keys import encode_slots
 from holdfast.engine.readable import time_text, to_json, to_text
 from holdfast.engine.stored import Blobs, OpaqueWindow, StoredCell, StoredGroup, read_group
+from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError, InputError
 from holdfast.model.bounded_windows import GlobalWindow
 from holdfast.model.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from holdfast.ops.keys import find_key, key_text
 from holdfast.ops.layout import Checkpoint, open_checkpoint
-from holdfast.ops.reading import StepRef, blobs_frame, choose_step, group_blobs, map_groups, rows_of, steps_of
+from holdfast.ops.reading import (
+    StepRef,
+    blobs_frame,
+    choose_step,
+    find_steps,
+    group_blobs,
+    map_groups,
+    rows_of,
+    steps_of,
+)
 from holdfast.spark.labels import labels
 
 __all__ = [
@@ -141,23 +151,23 @@ def _state_frame(
         for cell in group.cells():
             if cell.kind == _HIDDEN and not hidden:
                 continue
-            for name, value in named_values(cell):
+            for name, value in named_values(cell.table, cell.slot):
                 times = (_struct(cell), name, cell.kind, to_json(value), _clamped(cell.expires_micros))
                 yield (ref.name, key_text(cell.slot), *times, numbers.get(label))
 
     return map_groups(blobs_frame(spark, place, ref.operator, batch), rows, STATE_SCHEMA)
 
 
-def named_values(cell: StoredCell) -> Iterator[tuple[str, Any]]:
-    """The name and value of a cell; of a timer with tags one for each tag."""
-    name = cell.spec.name
+def named_values(table: Table, slot: Slot) -> Iterator[tuple[str, Any]]:
+    """The name and value of a cell of a key; of a timer with tags one for each tag."""
+    name, entry = table.spec.name, table.values[slot]
     if name.startswith("~timer:"):
-        yield name.removeprefix("~timer:"), Timestamp(micros=cell.entry)
+        yield name.removeprefix("~timer:"), Timestamp(micros=entry)
     elif name.startswith("~tags:"):
-        for tag, micros in cell.entry.items():
+        for tag, micros in entry.items():
             yield f"{name.removeprefix('~tags:')}[{tag}]", Timestamp(micros=micros)
     else:
-        yield name, cell.table.reveal(cell.slot)
+        yield name, table.reveal(slot)
 
 
 def _struct(cell: StoredCell) -> dict[str, int] | None:
@@ -199,7 +209,7 @@ def show_state(
     """
     place = open_checkpoint(spark, checkpoint)
     batch = place.check_batch(batch)
-    steps = choose_step(steps_of(spark, place, batch), step, place.path)
+    steps = choose_step(find_steps(spark, place, batch), step, place.path)
     shown: list[ShownCell] = []
     more = False
     for ref in steps:
@@ -276,7 +286,7 @@ def _collected(frame: DataFrame, path: str) -> Iterator[tuple[int, Blobs]]:
 
 
 def _shown_cells(step: str, found: StoredCell, only: str | None) -> Iterator[ShownCell]:
-    for name, value in named_values(found):
+    for name, value in named_values(found.table, found.slot):
         if only is not None and only not in (name, name.partition("[")[0]):
             continue
         expires = None if found.expires_micros is None else time_text(Timestamp(micros=found.expires_micros))
@@ -315,11 +325,16 @@ def summarise(spark: SparkSession, checkpoint: str, batch: int | None = None) ->
     place = open_checkpoint(spark, checkpoint)
     batch = place.check_batch(batch)
     summaries = []
-    for ref in choose_step(steps_of(spark, place, batch), None, place.path):
-        frame = map_groups(blobs_frame(spark, place, ref.operator, batch), _counted, "summary string")
-        counts = [json.loads(row.summary) for row in rows_of(frame, place.path)]
-        summaries.append(_summary(ref, counts))
-    return summaries
+    for operator in place.operators():
+        if operator.is_a_step:
+            frame = map_groups(blobs_frame(spark, place, operator.number, batch), _counted, "summary string")
+            counts = [json.loads(row.summary) for row in rows_of(frame, place.path)]
+            if counts:
+                manifest = counts[0].pop("manifest")
+                summaries.append(_summary(StepRef(manifest["name"], operator.number, manifest), counts))
+    if not summaries:
+        choose_step([], None, place.path)
+    return sorted(summaries, key=lambda summary: summary.step)
 
 
 def _counted(label: int, blobs: Blobs) -> Iterator[tuple[str]]:
@@ -334,7 +349,14 @@ def _counted(label: int, blobs: Blobs) -> Iterator[tuple[str]]:
                 count[1] += len(encode_slots(rows.keys)) + sum(map(len, rows.columns))
     size = sum(len(blob) for _, blob in blobs.items())
     windows = [data.hex() for data in group.state.windows]
-    counted = {"keys": len(group.slots()), "cells": cells, "timers": timers_of(group), "bytes": size, "windows": windows}
+    counted = {
+        "manifest": group.manifest,
+        "keys": len(group.slots()),
+        "cells": cells,
+        "timers": timers_of(group),
+        "bytes": size,
+        "windows": windows,
+    }
     yield (json.dumps(counted),)
 
 

@@ -51,7 +51,7 @@ def find_key(spark: SparkSession, step: StepRef, text: str) -> FoundKey:
     types = [field.dataType for field in read_schema(schema, step.name).fields]
     parts = _parts(text, columns)
     names = [f"k{i}" for i in range(len(parts))]
-    frame = spark.createDataFrame([tuple(parts)], ", ".join(f"{name} string" for name in names))
+    frame = spark.range(1).select(*(F.lit(part).alias(name) for name, part in zip(names, parts, strict=True)))
     frame = frame.select(*(_read(name, kind).alias(name) for name, kind in zip(names, types, strict=True)))
     hashed = [key_column(name, kind) for name, kind in zip(names, types, strict=True)]
     groups = int(step.manifest["key_groups"])

@@ -31,6 +31,7 @@ __all__ = [
     "blobs_frame",
     "change_feed",
     "choose_step",
+    "find_steps",
     "group_blobs",
     "groups_in",
     "map_groups",
@@ -41,6 +42,13 @@ __all__ = [
 
 GroupFunction = Callable[[int, Blobs], Iterable[tuple[Any, ...]]]
 """From a label and the blobs of its key group to rows."""
+
+
+_NOT_WRITTEN = {
+    "No space left on device": "make room there, or choose another place; nothing is left of the attempt",
+    "Permission denied": "choose a place where you may write",
+    "Read-only file system": "choose a place where you may write",
+}
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,17 @@ def steps_of(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[St
             manifest = read_manifest(bytes(stored[0].blob))
             found.append(StepRef(manifest["name"], operator.number, manifest))
     return sorted(found, key=lambda step: step.name)
+
+
+def find_steps(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[StepRef]:
+    """The same, for who reads the manifest of each key group anyway: a job's only step is told by the job's manifest, and
+    nothing has to be read for it."""
+    operators = [operator for operator in checkpoint.operators() if operator.is_a_step]
+    described = checkpoint.manifest.get("steps", {})
+    if len(operators) == 1 and len(described) == 1:
+        ((name, manifest),) = described.items()
+        return [StepRef(name, operators[0].number, manifest)]
+    return steps_of(spark, checkpoint, batch)
 
 
 def choose_step(steps: Sequence[StepRef], name: str | None, path: str) -> list[StepRef]:
@@ -163,4 +182,7 @@ def our_errors(path: str, todo: str = "find the damaged file: holdfast checkpoin
         ours = uncarried(str(error))
         if ours is not None:
             raise ours.within(path=path) from error
+        for reason, what in _NOT_WRITTEN.items():
+            if reason in str(error):
+                raise CheckpointError(f"What was to be written could not be: {reason}.", todo=what) from error
         raise CorruptState(f"Spark could not read {path!r}: {first_cause(str(error))}", todo=todo.format(path)) from error

@@ -1,0 +1,46 @@
+"""What a worker keeps between tasks is used only where it is known to hold."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+import holdfast as hf
+from holdfast.engine.backends.protocol import Place
+from holdfast.engine.state import Layout
+from holdfast.model.step import build_step
+from holdfast.spark.worker import Worker
+
+
+class Count(hf.DoFn):
+    COUNT = hf.ValueStateSpec("count")
+
+    def process(self, element, count=hf.DoFn.StateParam(COUNT)):
+        yield count.read()
+
+
+@pytest.fixture
+def loaded():
+    plan = SimpleNamespace(digest="plan", backend="heap", memory_budget_bytes=10**9)
+    return SimpleNamespace(plan=plan, factory=None, layout=Layout(build_step(Count())))
+
+
+def test_a_key_group_is_used_again_with_the_manifest_that_it_was_read_by(loaded):
+    worker = Worker()
+    added = worker.add_group("query", loaded, Place("query", "count", 3), loaded.layout, b"manifest")
+    assert worker.group("query", loaded, 3, b"manifest") is added
+
+
+def test_a_key_group_of_another_manifest_is_forgotten(loaded):
+    worker = Worker()
+    worker.add_group("query", loaded, Place("query", "count", 3), loaded.layout, b"of the new code")
+    assert worker.group("query", loaded, 3, b"of the old code") is None
+    assert worker.group("query", loaded, 3, b"of the new code") is None
+
+
+@pytest.mark.parametrize(("query", "label"), [("another query", 3), ("query", 4)])
+def test_another_query_or_key_group_has_its_own(loaded, query, label):
+    worker = Worker()
+    worker.add_group("query", loaded, Place("query", "count", 3), loaded.layout, b"manifest")
+    assert worker.group(query, loaded, label, b"manifest") is None
