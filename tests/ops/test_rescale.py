@@ -46,11 +46,11 @@ def test_a_job_goes_on_in_other_partitions(spark, history, tmp_path, capsys):
     assert current_lock(None, str(new)) is None
     assert main(["rescale", str(new), "--partitions", "3"]) == 0
     checkpoint = open_checkpoint(None, str(new))
-    assert checkpoint.retained() == [SAVED_AFTER, SAVED_AFTER + 1, SAVED_AFTER + 2]
+    assert checkpoint.retained() == list(range(SAVED_AFTER + 3))
     rows = run_job(spark, history.input, new)
     assert sorted(row for batch in rows.values() for row in batch) == history.after(SAVED_AFTER)
     found = verify_checkpoint(spark, str(new), deep=True)
-    assert (found.problems, found.whole_batches) == ([], list(range(SAVED_AFTER, max(rows) + 1)))
+    assert (found.problems, found.whole_batches) == ([], list(range(max(rows) + 1)))
 
 
 def test_the_same_number_changes_nothing(spark, checkpoint):
@@ -129,7 +129,8 @@ def test_a_full_disk(spark, history, tmp_path, capsys):
         assert "No space left on device" in error_of(capsys)
         assert tree(checkpoint) == before
     finally:
-        subprocess.run(["umount", place], check=True)
+        # Lazily: Spark may still have a file open that it could not write.
+        subprocess.run(["umount", "-l", place], check=True)
 
 
 def test_a_locked_checkpoint(spark, checkpoint, capsys):
@@ -184,7 +185,6 @@ def test_key_groups_take_the_place_of_the_state(spark, checkpoint, regrouping):
     assert rescale(spark, str(checkpoint), key_groups=16).key_groups == {"cells": 16, "totals": 16}
     assert blobs_of(spark, checkpoint, 5) == before
     assert [entry.name for entry in (checkpoint / "holdfast").iterdir()] == ["manifest.json"]
-    assert open_checkpoint(None, str(checkpoint)).retained() == [5]
     assert verify_checkpoint(spark, str(checkpoint)).problems == []
 
 

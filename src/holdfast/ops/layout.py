@@ -150,6 +150,11 @@ class Checkpoint:
             settings = {str(name): str(value) for name, value in head.get("conf", {}).items()}
             return Offsets(batch, int(head["batchWatermarkMs"]), int(head["batchTimestampMs"]), settings, sources)
 
+    def changes_partitions(self, batch: int) -> bool:
+        """Whether a planned micro-batch has no input, and only changes the number of partitions."""
+        counts = {self.offsets(number).settings.get(SHUFFLE_PARTITIONS) for number in (batch - 1, batch)}
+        return len(counts) > 1
+
     def next_watermark_millis(self, batch: int) -> int:
         """The watermark that holds after a micro-batch."""
         lines = _log_lines(self._read("commits", str(batch)), join(self.path, "commits", str(batch)))

@@ -59,7 +59,13 @@ def log_facts(blobs: DataFrame, path: str) -> LogFacts:
     rows = rows_of(blobs.where(F.col("name").isin(HEAD, CLOCK)).select("name", "blob"), path)
     heads = [Head.decode(bytes(row.blob)).last for row in rows if row.name == HEAD]
     clocks = [bytes(row.blob) for row in rows if row.name == CLOCK]
-    return LogFacts(max(heads, default=0), max(clocks, key=WAKE_TIME.unpack, default=None))
+    return LogFacts(max(heads, default=0), max(clocks, key=_clock_time, default=None))
+
+
+def _clock_time(clock: bytes) -> int:
+    """Of its own, because what packs times cannot be sent to workers."""
+    time: int = WAKE_TIME.unpack(clock)[0]
+    return time
 
 
 def key_columns(manifest: Mapping[str, Any]) -> StructType:
@@ -127,7 +133,7 @@ def regrouped(rows: DataFrame, manifest: Mapping[str, Any]) -> DataFrame:
             clocks = [clock for clock in table["clock"].to_pylist() if clock is not None]
             if clocks:
                 # The latest: no window that was closed in one key group may be opened again in another.
-                blobs.put(CLOCK, max(clocks, key=WAKE_TIME.unpack))
+                blobs.put(CLOCK, max(clocks, key=_clock_time))
             names, contents = zip(*blobs.items(), strict=True)
             return pa.Table.from_arrays(
                 [pa.array([label] * len(names), pa.int32()), pa.array(names, pa.string()), pa.array(contents, pa.binary())],

@@ -74,8 +74,7 @@ def _unfinished(checkpoint: Checkpoint) -> int | None:
     last = checkpoint.planned()[-1:]
     if not committed or last == committed[-1:]:
         return None
-    counts = [checkpoint.offsets(batch).settings.get(SHUFFLE_PARTITIONS) for batch in (last[0], last[0] - 1)]
-    return int(str(counts[0])) if counts[0] != counts[1] else None
+    return int(checkpoint.offsets(last[0]).settings[SHUFFLE_PARTITIONS]) if checkpoint.changes_partitions(last[0]) else None
 
 
 def _check_plan(checkpoint: Checkpoint, unfinished: int | None) -> None:
@@ -125,14 +124,17 @@ def _repartition(spark: SparkSession, checkpoint: Checkpoint, partitions: int, u
 
 
 def _undo(checkpoint: Checkpoint) -> None:
-    """Removes what an attempt has written, its plan last."""
+    """Removes what an attempt has written, also what it has begun to write, its plan last."""
     batch = checkpoint.committed()[-1] + 1
-    if checkpoint.planned()[-1] != batch:
-        return
-    for operator in checkpoint.operators():
-        for store in operator.partitions:
-            _undo_store(checkpoint, store, batch + 1)
-        checkpoint.files.remove(join(operator.path, "_metadata", "v2", str(batch)))
+    if batch in checkpoint.planned():
+        for operator in checkpoint.operators():
+            for store in operator.partitions:
+                _undo_store(checkpoint, store, batch + 1)
+            metadata = join(operator.path, "_metadata", "v2")
+            _remove_begun(checkpoint, metadata, batch)
+            checkpoint.files.remove(join(metadata, str(batch)))
+    for log in ("commits", "offsets"):
+        _remove_begun(checkpoint, join(checkpoint.path, log), batch)
     checkpoint.files.remove(join(checkpoint.path, "offsets", str(batch)))
 
 
@@ -148,6 +150,14 @@ def _undo_store(checkpoint: Checkpoint, store: Partition, version: int) -> None:
     for kind in (store.snapshots, store.changelogs):
         if version in kind:
             checkpoint.files.remove(kind[version].path)
+    _remove_begun(checkpoint, store.path, version)
+
+
+def _remove_begun(checkpoint: Checkpoint, folder: str, number: int) -> None:
+    """Removes files of a number under the names that they have until they are whole."""
+    for entry in checkpoint.files.entries(folder) or ():
+        if entry.name.startswith(f".{number}."):
+            checkpoint.files.remove(entry.path)
 
 
 def _regroup(spark: SparkSession, checkpoint: Checkpoint, key_groups: int) -> None:

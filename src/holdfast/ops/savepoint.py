@@ -4,8 +4,8 @@ A savepoint has all that a job needs to go on from there and nothing that is els
 means. A job that runs is not disturbed: Spark never alters a file of its checkpoint, it only adds some and removes old ones.
 If one is removed before it has been copied, the copy begins again, at the micro-batch that is the last one then.
 
-If the job is stopped and its next micro-batch is planned, the plan is part of the savepoint of the last committed one. So a
-micro-batch that had reached a sink but was not committed comes again with the same rows and the same number.
+If the next micro-batch has been planned, its plan is part of the savepoint, whether it has been done or not: a plan is never
+altered. So that micro-batch, which may have reached a sink, comes again with the same rows and the same number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from holdfast.ops.savepoint_file import (
 )
 from holdfast.ops.verify import Problem
 from holdfast.spark.files import FileInfo, Files, copy_file, files_of, join
-from holdfast.spark.lock import current_lock
 
 __all__ = ["create_savepoint", "list_savepoints", "verify_savepoint"]
 
@@ -93,7 +92,7 @@ def _created(
         if number in source.retained():
             raise
         raise _Vanished(f"a file of micro-batch {number}") from None
-    planned = _planned(spark, source, number)
+    planned = _planned(source, number)
     if planned is not None:
         pieces.append(planned)
     target = files_of(spark, destination)
@@ -107,13 +106,13 @@ def _created(
     return replace(savepoint, path=destination.rstrip("/"))
 
 
-def _planned(spark: SparkSession | None, source: Checkpoint, batch: int) -> FileInfo | None:
-    """The plan of the next micro-batch, of a job that is stopped."""
-    if source.committed()[-1] != batch or batch + 1 not in source.planned() or current_lock(spark, source.path) is not None:
-        return None
+def _planned(source: Checkpoint, batch: int) -> FileInfo | None:
+    """The plan of the next micro-batch."""
     name = f"offsets/{batch + 1}"
     info = source.files.info(join(source.path, name))
-    return None if info is None else replace(info, name=name)
+    if info is None or source.changes_partitions(batch + 1):
+        return None
+    return replace(info, name=name)
 
 
 def _copied(source: Checkpoint, piece: FileInfo, target: Files, work: str) -> SavepointFile:

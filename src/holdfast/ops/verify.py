@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from holdfast.errors import CheckpointError, CorruptState
 from holdfast.ops.blob_check import BlobCheck, check_blobs
 from holdfast.ops.damage import damage
-from holdfast.ops.layout import SHUFFLE_PARTITIONS, Checkpoint
+from holdfast.ops.layout import Checkpoint
 from holdfast.ops.pieces import PieceFinder
 from holdfast.spark.files import files_of, join, normalised
 
@@ -185,8 +185,7 @@ def _gaps(numbers: list[int]) -> list[int]:
 
 def _is_rescaling(checkpoint: Checkpoint, batch: int) -> bool:
     with contextlib.suppress(CorruptState):
-        counts = [checkpoint.offsets(number).settings.get(SHUFFLE_PARTITIONS) for number in (batch, batch - 1)]
-        return counts[0] != counts[1]
+        return checkpoint.changes_partitions(batch)
     return False
 
 
