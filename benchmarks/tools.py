@@ -1,8 +1,8 @@
 """How long the command line takes to look at large state, from a cold start.
 
-A job counts rows of `--keys` keys, in batches that touch all of them, and then a tenth of them. Each command then runs in a process of
-its own, as somebody at a terminal would run it. *Nothing* is a process that only starts Spark and ends: what a command takes beyond
-that is its own.
+A job counts rows of `--keys` keys, in batches that touch all of them, and then a tenth of them. Each command then runs in a
+process of its own, as somebody at a terminal would run it. *Nothing* is a process that only starts Spark and ends: what a
+command takes beyond that is its own.
 
     python benchmarks/tools.py [--quick] [--keys 1000000] [--rounds 3]
 """

@@ -109,10 +109,6 @@ class SqliteState:
             self._connection = None
 
     @property
-    def is_new(self) -> bool:
-        return not self._token
-
-    @property
     def memory_bytes(self) -> int:
         return 500 * sum(len(table.values) for window in self._state.windows.values() for table in window.tables)
 

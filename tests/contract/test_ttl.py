@@ -73,6 +73,22 @@ def test_event_time_counts_from_the_element_that_touched_it(run):
     assert run(seen_fn(time="event"), stream).values == [("a", 1), ("a", 1), ("a", None)]
 
 
+def test_a_touch_at_the_end_of_the_input(run):
+    class Late(hf.DoFn):
+        SEEN = hf.ValueStateSpec("seen", ttl=hf.Ttl(HOUR, time="event"))
+        SOON = hf.TimerSpec("soon", hf.TimeDomain.WATERMARK)
+
+        def process(self, element, soon=hf.DoFn.TimerParam(SOON)):
+            soon.set(100)
+
+        @hf.on_timer(SOON)
+        def fire(self, seen=hf.DoFn.StateParam(SEEN)):
+            seen.write(1)
+
+    results = run(Late(), TestStream().add_elements([("a", 1)]).advance_watermark_to_infinity())
+    assert results.state("a") == {"seen": 1}
+
+
 def test_an_element_that_is_behind_does_not_shorten_it(run):
     stream = TestStream().add_elements(at(1000, ("a", "write"))).add_elements(at(10, ("a", "write")))
     stream.advance_watermark_to(999 + HOUR).add_elements(at(5000, ("a", "read")))

@@ -144,6 +144,7 @@ points = st.builds(Point, integers, st.none() | texts)
 CODERS: dict[str, tuple[Coder, st.SearchStrategy[Any]]] = {
     "varint": (VarIntCoder(), integers),
     "varint_small": (VarIntCoder(), st.integers(-(2**31), 2**31)),
+    "varint_times": (VarIntCoder(), st.integers(10**15, 10**15 + 10**6) | st.sampled_from([-(2**63), 2**63 - 1])),
     "bigint": (BigIntegerCoder(), integers),
     "float": (FloatCoder(), st.floats()),
     "bool": (BooleanCoder(), st.booleans()),

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast.engine.backends import disk
+from holdfast.engine.backends import disk_file
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HEAD, HeapBackend
 from holdfast.engine.bundle import run_bundle
@@ -401,7 +401,7 @@ class DiskMachine(RuleBasedStateMachine):
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(disk, "_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(disk_file, "_LOCK_SECONDS", 0.0)
 
 
 TestDisk = DiskMachine.TestCase

@@ -207,6 +207,12 @@ GOLDEN_BLOCKS = [
     (VarIntCoder(), [1, -1], "0201" + "01ff"),
     (VarIntCoder(), [1, 300], "0202" + "01002c01"),
     (VarIntCoder(), [2**64], "0804" + "0100000000000000" + "09000000" + "010000000000000000"),
+    (
+        VarIntCoder(),
+        [2**40 + 1000 * number for number in (0, 1, 2, 3, 300, 301, 302, 303)],
+        "0a02" + "0800000000000000" + "0000000000010000" + "e803000000000000" + "01010129010101" + "00000001000000",
+    ),
+    (VarIntCoder(), [2**40, 0], "0208" + "0000000000010000" + "00" * 8),
     (FloatCoder(), [0.5], "03" + "000000000000e03f"),
     (BooleanCoder(), [True, False], "040100"),
     (StrUtf8Coder(), ["a"], "0591a161"),
@@ -616,8 +622,21 @@ def test_exports_are_complete_and_sorted() -> None:
     assert all(hasattr(coders, name) for name in coders.__all__)
 
 
+STEPS = VarIntCoder().encode_block([10**15 + number for number in range(8)])
+DAMAGED_STEPS = [
+    STEPS[:20],
+    STEPS[:-1],
+    STEPS + b"\x01",
+    STEPS[:1] + b"\x03" + STEPS[2:],
+    STEPS[:2] + bytes(8) + STEPS[10:],
+    STEPS[:18] + bytes(8) + STEPS[26:],
+]
+
+
 @pytest.mark.parametrize("coder", [coder for coder, _, _ in BUILT_IN])
-@pytest.mark.parametrize("block", [b"", b"\x00", b"\xff", b"\x01", b"\x01\x04", b"\x02\x03\x00", b"\x06" + b"\xff" * 30])
+@pytest.mark.parametrize(
+    "block", [b"", b"\x00", b"\xff", b"\x01", b"\x01\x04", b"\x02\x03\x00", b"\x06" + b"\xff" * 30, *DAMAGED_STEPS]
+)
 def test_damaged_blocks_are_refused(coder: Coder, block: bytes) -> None:
     with pytest.raises(CoderError, match=coder.identifier):
         coder.decode_block(block)

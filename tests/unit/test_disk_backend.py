@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import BagStateSpec, DoFn, FixedWindows, Sum, TimeDomain, TimerSpec, Ttl, ValueStateSpec, on_timer
-from holdfast.engine.backends import disk
+from holdfast.engine.backends import disk_file
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HeapBackend, delta_name
 from holdfast.engine.backends.protocol import Commit, Due
@@ -124,7 +124,7 @@ def rig(path):
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
-    monkeypatch.setattr(disk, "_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(disk_file, "_LOCK_SECONDS", 0.0)
 
 
 def rows(path: Any, statement: str) -> list[Any]:

@@ -103,7 +103,6 @@ def test_a_bundle_writes_its_delta_and_the_head():
     head = head_of(store)
     assert (head.base, head.last, head.parts, head.base_token) == (0, 1, 0, NO_TOKEN)
     assert head.delta_bytes == commit.delta_bytes
-    assert not backend.is_new
     blob = read_blob(store.committed[delta_name(1)], "d1")
     assert (blob.kind, blob.sequence, blob.parent, blob.token) == (DELTA, 1, NO_TOKEN, head.token)
 

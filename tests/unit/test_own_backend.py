@@ -23,7 +23,7 @@ from holdfast.backends import (
     slot_of,
     slot_to_bytes,
 )
-from holdfast.engine.backends import disk
+from holdfast.engine.backends import disk_file
 from holdfast.errors import CorruptState, InvalidStep, StateConflict
 from holdfast.testing import BrokenBackend, TestStream, backend_checks, check_backend, run
 from holdfast.testing.memory_runtime import DiskFiles, HeapBackends
@@ -171,7 +171,7 @@ def test_the_heap_backend_is_well(check):
 
 
 def test_the_disk_backend_is_well(monkeypatch):
-    monkeypatch.setattr(disk, "_LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(disk_file, "_LOCK_SECONDS", 0.0)
     files = DiskFiles()
     try:
         assert failures(files) == {}
@@ -286,7 +286,6 @@ def failures(factory: BackendFactory) -> dict[str, str]:
         (Making(Unversioned), "the store goes back after a commit", "open gives the state of the store as it was"),
         (Making(Unversioned), "cells, each bundle rolled back once", "whose store was rolled back leaves no trace"),
         (Making(Unversioned), "two attempts at once", "of two attempts at one bundle either may be the one that counts"),
-        (Making(Unversioned), "is_new", "expected True, got False"),
         (Making(Unversioned, by_place=False), "places are apart", "a key group sees nothing of another"),
         (Making(Trusting), "keys, two workers by turns", "open sees what others have committed since"),
         (Making(Trusting), "cells, each bundle rolled back once", "missing: "),

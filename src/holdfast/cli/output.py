@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any
@@ -53,15 +54,31 @@ def give(result: Any, as_json: bool, show: Callable[[], None]) -> None:
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[Report]:
+def working(what: str, on: Console = error_console) -> Iterator[Report]:
     """Shows that something is going on, on a terminal; what is given may be told how far it is."""
-    if not error_console.is_terminal:
+    if not on.is_terminal:
         yield lambda done, total: None
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=error_console, transient=True) as progress:
+    with Progress(*columns, console=on, transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def _hushed() -> Iterator[Console]:
+    """What is started in here has no standard error to write to: Spark and its workers tell much that is not about us. Gives
+    a console that still has."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        with os.fdopen(os.dup(kept), "w") as stream:
+            yield Console(file=stream)
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 @contextlib.contextmanager
@@ -75,7 +92,7 @@ def quiet_spark() -> Iterator[Any]:
     if present is not None:
         yield present
         return
-    with working("Starting Spark"):
+    with _hushed() as shown, working("Starting Spark", shown):
         spark = session("holdfast-tool")
         spark.sparkContext.setLogLevel("OFF")
     try:

@@ -10,6 +10,8 @@ import typer
 from holdfast.cli.groups import savepoint
 from holdfast.cli.output import AsJson, console, give, spark_for, working
 from holdfast.ops.restore import Restored, restore_savepoint
+from holdfast.ops.savepoint_file import read_savepoint
+from holdfast.spark.files import files_of, is_local
 
 __all__: list[str] = []
 
@@ -25,6 +27,9 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Make a new checkpoint from a savepoint, after checking every file of it."""
+    if is_local(path):
+        # What is not there is told before Spark has been started.
+        read_savepoint(files_of(None, path), path)
     reshaped = partitions is not None or key_groups is not None
     with spark_for(path, checkpoint, always=reshaped) as spark, working("Restoring") as report:
         made = restore_savepoint(

@@ -14,23 +14,32 @@ Invariants
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from holdfast.engine.keys import sort_slots
 from holdfast.engine.tables import Slot
+from holdfast.model.ttl import lump_width
 
-__all__ = ["Expiring", "ExpiryIndex"]
+__all__ = ["ExpiryIndex", "Piece"]
+
+_PIECE_KEYS = 1_000
 
 
-class Expiring(NamedTuple):
-    """A cell that may have expired."""
+class Piece(NamedTuple):
+    """Keys of which one cell may have expired, in the order in which they go: a lump, or as much of it as fits."""
 
+    time: int
+    """Of the lump."""
     window: bytes
     cell: int
     """Its place in the layout."""
-    slot: Slot
+    slots: list[Slot]
+
+    def split(self, count: int) -> tuple[Piece, Piece]:
+        """The first so many of the keys, and the others."""
+        return self._replace(slots=self.slots[:count]), self._replace(slots=self.slots[count:])
 
 
 class ExpiryIndex:
@@ -39,41 +48,61 @@ class ExpiryIndex:
     def __init__(self) -> None:
         self._times: list[int] = []
         self._at: dict[int, dict[tuple[bytes, int], list[Slot]]] = {}
-        self._queue: deque[tuple[int, Expiring]] = deque()
+        self._queue: deque[Piece] = deque()
 
     def enter(self, window: bytes, cell: int, slot: Slot, time: int) -> None:
+        self._places(time).setdefault((window, cell), []).append(slot)
+
+    def _places(self, time: int) -> dict[tuple[bytes, int], list[Slot]]:
         places = self._at.get(time)
         if places is None:
             self._at[time] = places = {}
             heapq.heappush(self._times, time)
-        places.setdefault((window, cell), []).append(slot)
+        return places
 
-    def due(self, limit: int) -> Iterator[tuple[int, Expiring]]:
-        """Entries whose time has come, earliest first, each taken out as it is given. It may be left at any time."""
-        while True:
-            while self._times and self._times[0] <= limit and (not self._queue or self._times[0] <= self._queue[0][0]):
-                self._take()
-            if not self._queue or self._queue[0][0] > limit:
-                return
-            yield self._queue.popleft()
+    def enter_all(self, window: bytes, cell: int, stamps: Mapping[Slot, int], micros: int) -> None:
+        """Enters many keys by the times of their last touches, with a time to live of so many microseconds."""
+        width = lump_width(micros)
+        lumps: defaultdict[int, list[Slot]] = defaultdict(list)
+        for slot, stamp in stamps.items():
+            expires = stamp + micros
+            lumps[expires - expires % width].append(slot)
+        for time, slots in lumps.items():
+            self._places(time).setdefault((window, cell), []).extend(slots)
 
-    def _take(self) -> None:
+    def take(self, limit: int) -> Piece | None:
+        """The keys that are first, of those whose time has come. They are no longer in the index."""
+        while self._times and self._times[0] <= limit and (not self._queue or self._times[0] <= self._queue[0].time):
+            self._take_lump()
+        if not self._queue or self._queue[0].time > limit:
+            return None
+        return self._queue.popleft()
+
+    def put_back(self, piece: Piece) -> None:
+        """Makes the first what was taken last."""
+        self._queue.appendleft(piece)
+
+    def _take_lump(self) -> None:
         time = heapq.heappop(self._times)
         places = self._at.pop(time)
-        while self._queue and self._queue[0][0] == time:
+        while self._queue and self._queue[0].time == time:
             # Left from a sweep before: all of a lump go in one order, whenever they came into it.
-            _, left = self._queue.popleft()
-            places.setdefault((left.window, left.cell), []).append(left.slot)
-        entries = [
-            (time, Expiring(window, cell, slot))
+            left = self._queue.popleft()
+            places.setdefault((left.window, left.cell), []).extend(left.slots)
+        pieces = [
+            Piece(time, window, cell, some)
             for (window, cell), slots in sorted(places.items())
-            for slot in sort_slots(dict.fromkeys(slots))
+            for some in _cut(sort_slots(dict.fromkeys(slots)))
         ]
         # What was left in the queue is later: it goes on after these.
-        self._queue.extendleft(reversed(entries))
+        self._queue.extendleft(reversed(pieces))
 
     @property
     def next_time(self) -> int | None:
         """A time before which nothing expires."""
-        times = ([self._queue[0][0]] if self._queue else []) + self._times[:1]
+        times = ([self._queue[0].time] if self._queue else []) + self._times[:1]
         return min(times, default=None)
+
+
+def _cut(slots: list[Slot]) -> Iterable[list[Slot]]:
+    return (slots[first : first + _PIECE_KEYS] for first in range(0, len(slots), _PIECE_KEYS))

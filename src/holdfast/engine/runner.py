@@ -15,6 +15,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
+from time import perf_counter_ns
 from typing import Any
 
 from holdfast.engine.failures import DeadLetter, user_error, user_traceback
@@ -133,7 +134,7 @@ class StepRunner:
         if isinstance(step.fn, TriggeredGrouping):
             step.fn.on_late = self.late
         self._firing = Firing(self)
-        self._sweeping = Sweeping(self)
+        self._sweeping = Sweeping(layout)
 
     def _make_cell(self, spec: StateSpec) -> Any:
         cell: Any
@@ -222,6 +223,7 @@ class StepRunner:
                     raise
                 raise failure from error
         self.metrics.outputs = len(self.collector.items)
+        self.metrics.cells_expired = self.ttl_clock.expired
         if elements.slots:
             sample = sample_of(elements.slots)
             self.metrics.hot.give(sample.counts)
@@ -231,7 +233,9 @@ class StepRunner:
     def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> None:
         """Removes cells whose time to live is up, after a bundle; at most so many."""
         if self.layout.stamps:
-            self._sweeping.sweep(state, clocks, budget)
+            began = perf_counter_ns()
+            self.metrics.cells_expired += self._sweeping.sweep(state, clocks, budget)
+            self.metrics.sweep_micros += (perf_counter_ns() - began) // 1000
 
     def _number(self, elements: Elements) -> int:
         """How many elements there are; of an aggregation, those that were combined beforehand count too."""

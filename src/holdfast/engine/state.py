@@ -28,7 +28,6 @@ from holdfast.model.coders import BooleanCoder, Coder, VarIntCoder, default_code
 from holdfast.model.state import OrderedListStateSpec, StateSpec, ValueStateSpec
 from holdfast.model.step import Step
 from holdfast.model.timers import TimeDomain
-from holdfast.model.ttl import lump
 from holdfast.model.windows import GlobalWindow
 
 if TYPE_CHECKING:
@@ -131,6 +130,10 @@ class WindowState:
     def ages(self) -> ValueTable:
         assert self.layout.age is not None
         return self.tables[self.layout.age]  # type: ignore[return-value]
+
+    def stamps(self, cell: int) -> ValueTable:
+        """When each key last touched a cell that has a time to live."""
+        return self.tables[self.layout.stamps[cell]]  # type: ignore[return-value]
 
     def is_empty(self) -> bool:
         return not any(table.values for table in self.tables)
@@ -274,8 +277,7 @@ class KeyGroupState:
             index, micros = self.expiring[ttl.in_event_time], ttl.micros
             for data, window in self.windows.items():
                 stamped = window.tables[stamps].values
-                for slot, stamp in stamped.items():
-                    index.enter(data, cell, slot, lump(stamp + micros, micros))
+                index.enter_all(data, cell, stamped, micros)
                 if len(stamped) < len(window.tables[cell].values):
                     # From before the cell had a time to live: it begins when the sweep comes along.
                     for slot in window.tables[cell].values.keys() - stamped.keys():

@@ -1,20 +1,21 @@
 """Sweeping: removes cells whose time to live is up, also of keys that are never seen again.
 
-So many in a bundle that none pays for all of them: at least 1,000, and two for each of its elements.
+So many in a bundle that none pays for all of them: at least 1,000, and two for each of its elements. Many keys are looked
+at together; no function is called for them, so there is nothing to take back.
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
-from holdfast.engine.expiry import Expiring
-from holdfast.engine.state import KeyGroupState
+from holdfast.engine.expiry import ExpiryIndex, Piece
+from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.tables import Slot
 from holdfast.engine.tables.expiring import NEVER_TOUCHED
-from holdfast.model.ttl import lump
+from holdfast.model.ttl import lump, lump_width
 
 if TYPE_CHECKING:
-    from holdfast.engine.runner import Clocks, StepRunner
+    from holdfast.engine.runner import Clocks
 
 __all__ = ["SWEEP_MIN", "Sweeping", "sweep_budget"]
 
@@ -28,54 +29,69 @@ def sweep_budget(elements: int) -> int:
 
 
 class Sweeping:
-    """Removes what has expired, on behalf of a runner."""
+    """Removes what has expired."""
 
-    def __init__(self, runner: StepRunner) -> None:
-        self._runner = runner
-        self._stamps = runner.layout.stamps
+    def __init__(self, layout: Layout) -> None:
+        self._micros = {place: ttl.micros for place, cell in enumerate(layout.cells) if (ttl := cell.ttl) is not None}
 
-    def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> None:
-        runner = self._runner
-        began = time.perf_counter_ns()
+    def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> int:
+        """Removes at most so many cells; gives how many."""
+        expired = 0
         for in_event_time, index in state.expiring.items():
             now = clocks.watermark if in_event_time else clocks.now
             if in_event_time and now == NEVER_TOUCHED:
                 continue
-            later: list[tuple[Expiring, int]] = []
-            due = index.due(now)
-            while budget > 0 and (found := next(due, None)):
-                budget -= self._look(state, *found, now, later)
-            for entry, lumped in later:
-                index.enter(*entry, lumped)
-        runner.metrics.cells_expired += runner.ttl_clock.expired
-        runner.metrics.sweep_micros += (time.perf_counter_ns() - began) // 1000
+            waiting: list[Piece] = []
+            while budget > 0 and (piece := index.take(now)) is not None:
+                if len(piece.slots) > budget:
+                    # Looking at so many cannot remove more.
+                    piece, rest = piece.split(budget)
+                    index.put_back(rest)
+                gone, begun = self._look(state, index, piece, now, waiting)
+                budget -= gone + begun
+                expired += gone
+            for time, window, cell, slots in waiting:
+                for slot in slots:
+                    index.enter(window, cell, slot, time)
+        return expired
 
-    def _look(self, state: KeyGroupState, due: int, entry: Expiring, now: int, later: list[tuple[Expiring, int]]) -> int:
-        """Looks at one cell whose time may be up; 1 if that changed anything. What must wait for another sweep goes to
-        `later`."""
-        runner = self._runner
-        window = state.windows.get(entry.window)
-        if window is None or entry.slot not in window.tables[entry.cell].values:
-            return 0
-        cell = runner.cells[entry.cell]
-        index, micros = state.expiring[cell.ttl.in_event_time], cell.ttl.micros
-        stamp = window.tables[self._stamps[entry.cell]].values.get(entry.slot, NEVER_TOUCHED)
-        if stamp != NEVER_TOUCHED:
-            lumped = lump(stamp + micros, micros)
-            if lumped > due:
+    def _look(
+        self, state: KeyGroupState, index: ExpiryIndex, piece: Piece, now: int, waiting: list[Piece]
+    ) -> tuple[int, int]:
+        """Looks at cells whose time may be up: how many were removed, and of how many the time to live begins now. What
+        must wait for another sweep goes to `waiting`."""
+        due, data, cell, slots = piece
+        window = state.windows.get(data)
+        if window is None:
+            return 0, 0
+        table, stamps = window.tables[cell], window.stamps(cell)
+        held, stamp_of = table.values, stamps.values.get
+        micros = self._micros[cell]
+        # Who was touched at `later` or after that belongs to a later lump; at `alive` or after that, is not due yet.
+        later = lump(due, micros) + lump_width(micros) - micros
+        alive = now - micros + 1
+        gone: list[Slot] = []
+        begun: list[Slot] = []
+        soon: list[Slot] = []
+        for slot in slots:
+            if slot not in held:
+                continue
+            stamp = stamp_of(slot, NEVER_TOUCHED)
+            if stamp == NEVER_TOUCHED:
+                begun.append(slot)
+            elif stamp >= later:
                 # It was touched since: it is its turn later, among those of that time.
-                index.enter(*entry, lumped)
-                return 0
-            if stamp + micros > now:
-                later.append((entry, lumped))
-                return 0
-        if runner.window is not window:
-            runner.bind(window)
-        runner.focus.key = entry.slot
-        if stamp == NEVER_TOUCHED:
+                index.enter(data, cell, slot, lump(stamp + micros, micros))
+            elif stamp >= alive:
+                soon.append(slot)
+            else:
+                gone.append(slot)
+        table.clear(gone)
+        stamps.clear(gone)
+        for slot in begun:
             # From before there was a watermark, or before the cell had a time to live: this begins now.
-            cell.stamp(now)
-            index.enter(*entry, lump(now + micros, micros))
-        else:
-            cell.expire()
-        return 1
+            stamps.put(slot, now)
+            index.enter(data, cell, slot, lump(now + micros, micros))
+        if soon:
+            waiting.append(piece._replace(slots=soon))
+        return len(gone), len(begun)

@@ -12,6 +12,7 @@ from holdfast.model.timestamps import Duration
 __all__ = ["Ttl"]
 
 _LUMPS = 256
+_MILLISECOND = 1_000
 _CHOICES = {"refresh": ("write", "read"), "expired": ("never", "until_cleaned"), "time": ("processing", "event")}
 
 
@@ -24,7 +25,8 @@ class Ttl:
     then what counts is the time of the element or timer that touched it (or the watermark, if that is later), and the
     watermark now.
 
-    A cell lives and dies as a whole: of a bag or a map all entries.
+    A cell lives and dies as a whole: of a bag or a map all entries. Touches are noted to the millisecond, rounded up. The
+    clocks of a runtime go no finer, so nothing lives longer for it there, and stored times are much shorter.
     """
 
     duration: Any
@@ -35,6 +37,11 @@ class Ttl:
     @property
     def micros(self) -> int:
         return Duration.of(self.duration).micros
+
+    @property
+    def grain(self) -> int:
+        """To how many microseconds a touch is noted; 1 if the duration itself is not of whole milliseconds."""
+        return 1 if self.micros % _MILLISECOND else _MILLISECOND
 
     @property
     def in_event_time(self) -> bool:
@@ -63,5 +70,8 @@ class Ttl:
 
 def lump(time: int, micros: int) -> int:
     """The beginning of the lump that a time belongs to: 256 lumps make a time to live of so many microseconds."""
-    width = max(1, micros // _LUMPS)
-    return time - time % width
+    return time - time % lump_width(micros)
+
+
+def lump_width(micros: int) -> int:
+    return max(1, micros // _LUMPS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.engine.evolution import MANIFEST
 from holdfast.engine.log.chain import read_head, whole
@@ -50,7 +50,9 @@ def check_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: Operator,
     try:
         rows = flat.mapInArrow(_checked, _RESULT).collect()
     except Exception as error:
-        check.problems.append((operator.path, f"Spark cannot read its state after micro-batch {batch} ({_reason(error)})"))
+        what = f"Spark cannot read its state after micro-batch {batch} ({_reason(error)})"
+        places = [join(operator.path, str(number)) for number in _unreadable(flat)] or [operator.path]
+        check.problems += [(place, what) for place in places]
         return check
     for row in rows:
         check.key_groups += 1
@@ -60,6 +62,16 @@ def check_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: Operator,
             where = join(operator.path, str(row.partition))
             check.problems.append((where, f"key group {row.label}, after micro-batch {batch}: {row.problem}"))
     return check
+
+
+def _unreadable(state: DataFrame) -> Iterator[int]:
+    """The partitions that cannot be read: each is tried by itself."""
+    rows = state.rdd
+    for number in range(rows.getNumPartitions()):
+        try:
+            rows.context.runJob(rows, lambda found: [sum(1 for _ in found)], [number])
+        except Exception:
+            yield number
 
 
 def _checked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ all, and every changelog from there on.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -113,7 +114,9 @@ class Checkpoint:
 
     @cached_property
     def query_id(self) -> str:
-        return str(_json(self._read("metadata"), join(self.path, "metadata"))["id"])
+        path = join(self.path, "metadata")
+        with _form_of(path):
+            return str(_json(self._read("metadata"), path)["id"])
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -143,8 +146,9 @@ class Checkpoint:
         lines = _log_lines(self._read("offsets", str(batch)), path)
         head = _json(lines[0].encode(), path)
         sources = tuple(None if line == "-" else line for line in lines[1:])
-        settings = {str(name): str(value) for name, value in head.get("conf", {}).items()}
-        return Offsets(batch, int(head["batchWatermarkMs"]), int(head["batchTimestampMs"]), settings, sources)
+        with _form_of(path):
+            settings = {str(name): str(value) for name, value in head.get("conf", {}).items()}
+            return Offsets(batch, int(head["batchWatermarkMs"]), int(head["batchTimestampMs"]), settings, sources)
 
     def next_watermark_millis(self, batch: int) -> int:
         """The watermark that holds after a micro-batch."""
@@ -213,10 +217,11 @@ class Checkpoint:
             if entry.is_directory and entry.name.isdigit():
                 partitions += self._partitions(int(entry.name), entry.path)
         partitions.sort(key=lambda partition: partition.number)
-        name = str(metadata.get("operatorInfo", {}).get("operatorName", "?"))
-        properties = json.loads(metadata.get("operatorPropertiesJson") or "{}")
-        counts = {batch: int(version["stateStoreInfo"][0]["numPartitions"]) for batch, version in versions.items()}
-        return Operator(number, name, path, properties, tuple(partitions), counts)
+        with _form_of(join(path, "_metadata")):
+            name = str(metadata.get("operatorInfo", {}).get("operatorName", "?"))
+            properties = json.loads(metadata.get("operatorPropertiesJson") or "{}")
+            counts = {batch: int(version["stateStoreInfo"][0]["numPartitions"]) for batch, version in versions.items()}
+            return Operator(number, name, path, properties, tuple(partitions), counts)
 
     def operator_metadata(self, number: int) -> dict[int, dict[str, Any]]:
         """What an operator says of itself, by the micro-batch from which on; empty if it is in the older format."""
@@ -314,6 +319,15 @@ def _log_lines(data: bytes, path: str, versions: tuple[str, ...] = (_LOG_VERSION
     if lines[0] not in versions:
         raise CheckpointError(f"{path!r} is of the version {lines[0]!r}, which is not known here.", todo=_FOREIGN)
     return lines[1:]
+
+
+@contextlib.contextmanager
+def _form_of(path: str) -> Iterator[None]:
+    """What has another form than it should have is damaged."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        raise CorruptState(f"{path!r} is damaged: something is missing in it.", todo="restore a savepoint") from None
 
 
 def _json(data: bytes, path: str) -> dict[str, Any]:

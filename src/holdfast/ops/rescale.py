@@ -59,7 +59,7 @@ def rescale(
         unfinished = _unfinished(found)
         if partitions is not None:
             _check_plan(found, unfinished)
-            _check_version(found)
+            _check_whole(found)
             _repartition(spark, found, partitions, unfinished)
         elif unfinished is not None:
             raise _must_finish(found, unfinished)
@@ -93,7 +93,7 @@ def _check_plan(checkpoint: Checkpoint, unfinished: int | None) -> None:
         )
 
 
-def _check_version(checkpoint: Checkpoint) -> None:
+def _check_whole(checkpoint: Checkpoint) -> None:
     """What Spark reads on its way; a damaged file is named before anything is written."""
     whole_pieces(checkpoint, checkpoint.committed()[-1])
 

@@ -18,6 +18,7 @@ from holdfast.engine.manifest import LOG_BACKENDS
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
 from holdfast.ops.layout import Checkpoint, open_checkpoint
 from holdfast.ops.placing import building, check_free
+from holdfast.ops.regroup import regroup
 from holdfast.ops.renumber import renumber
 from holdfast.ops.savepoint import verify_savepoint
 from holdfast.ops.savepoint_file import Savepoint
@@ -147,8 +148,6 @@ def reshape(
 ) -> None:
     """Gives a checkpoint that nobody uses other key groups and partitions; its last micro-batch stays `batch`."""
     if key_groups is not None:
-        from holdfast.ops.regroup import regroup  # type: ignore[import-not-found,unused-ignore]
-
         regroup(spark, path, key_groups)
     made = open_checkpoint(spark, path)
     last = made.committed()[-1]

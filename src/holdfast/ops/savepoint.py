@@ -80,7 +80,13 @@ def _gone(source: Checkpoint, batch: int | None, vanished: _Vanished) -> Checkpo
 def _created(
     spark: SparkSession | None, source: Checkpoint, destination: str, batch: int | None, report: Report
 ) -> Savepoint:
+    last = source.committed()[-1:]
     number = source.check_batch(batch)
+    if batch is None and [number] < last:
+        raise CorruptState(
+            f"The state after the last micro-batch of {source.path!r}, {last[0]}, is not whole; that after {number} is.",
+            todo=f"take that one: --batch {number}; holdfast checkpoint verify {source.path} says what is missing",
+        )
     try:
         pieces = whole_pieces(source, number)
     except CorruptState:

@@ -22,7 +22,7 @@ from holdfast.ops.blob_check import BlobCheck, check_blobs
 from holdfast.ops.damage import damage
 from holdfast.ops.layout import SHUFFLE_PARTITIONS, Checkpoint
 from holdfast.ops.pieces import PieceFinder
-from holdfast.spark.files import files_of, join
+from holdfast.spark.files import files_of, join, normalised
 
 __all__ = ["Problem", "Verification", "checkpoint_to_verify", "verify_checkpoint"]
 
@@ -80,11 +80,14 @@ def verify_checkpoint(
     checkpoint = checkpoint_to_verify(spark, path)
     found = Verification(checkpoint.path)
     _check_files(checkpoint, found, report)
+    # What a running job commits after this has files that have not been seen.
+    committed = checkpoint.committed()
     finder = _finder(checkpoint, found)
     if finder is None:
         return found
     _check_logs(checkpoint, found)
-    candidates = list(_whole_batches(checkpoint, finder, found))
+    _check_schemas(checkpoint, finder, found)
+    candidates = list(_whole_batches(checkpoint, finder, committed, found))
     if spark is not None:
         candidates = _with_whole_blobs(spark, checkpoint, candidates, deep, found)
     found.whole_batches = sorted(candidates)
@@ -141,7 +144,8 @@ def _finder(checkpoint: Checkpoint, found: Verification) -> PieceFinder | None:
 
 
 def _check_logs(checkpoint: Checkpoint, found: Verification) -> None:
-    planned, committed = checkpoint.planned(), checkpoint.numbers("commits")
+    # In this order: a running job plans before it commits.
+    committed, planned = checkpoint.numbers("commits"), checkpoint.planned()
     for log, numbers in (("offsets", planned), ("commits", committed)):
         for number in _gaps(numbers):
             found.add(join(checkpoint.path, log, str(number)), "it is missing, between others")
@@ -160,6 +164,21 @@ def _check_logs(checkpoint: Checkpoint, found: Verification) -> None:
             found.notes.append(f"micro-batch {number} is planned and not committed: the next start of the job does it.")
 
 
+def _check_schemas(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
+    """The metadata of operators names the files of their schemas by whole paths."""
+    moved = False
+    for operator in finder.operators:
+        folder = join(operator.path, "_stateSchema")
+        for content in checkpoint.operator_metadata(operator.number).values():
+            for path in (path for store in content["stateStoreInfo"] for path in store.get("stateSchemaFilePaths", ())):
+                below = path.rpartition("/_stateSchema/")[2]
+                moved |= normalised(path) != normalised(join(folder, below))
+                if checkpoint.files.info(join(folder, below)) is None:
+                    found.add(join(folder, below), "it is missing, and the state cannot be read without it")
+    if moved:
+        found.notes.append("it was copied or moved from elsewhere by hand: restore a savepoint instead, which can be moved.")
+
+
 def _gaps(numbers: list[int]) -> list[int]:
     return sorted(set(range(numbers[0], numbers[-1])) - set(numbers)) if numbers else []
 
@@ -171,9 +190,8 @@ def _is_rescaling(checkpoint: Checkpoint, batch: int) -> bool:
     return False
 
 
-def _whole_batches(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> Iterator[int]:
+def _whole_batches(checkpoint: Checkpoint, finder: PieceFinder, committed: list[int], found: Verification) -> Iterator[int]:
     """The committed micro-batches of which every file is there and whole, the last one first."""
-    committed = checkpoint.committed()
     bad = {problem.path for problem in found.problems}
     oldest = _oldest_readable(checkpoint, finder, committed)
     for batch in reversed(committed):
@@ -191,7 +209,7 @@ def _whole_batches(checkpoint: Checkpoint, finder: PieceFinder, found: Verificat
             for path in state:
                 found.add(path, f"it is missing, and the state after micro-batch {batch} needs it")
         # Of the oldest one, Spark has removed what it began from; its state is whole all the same.
-        if not state and not wrong and not bad & sizes.keys():
+        if not state and not wrong and not bad & {*sizes, *pieces.missing}:
             yield batch
 
 

@@ -304,25 +304,6 @@ def _apart(factory: BackendFactory) -> None:
                 _expect("the outputs of a key group", _counted(a=times), group.micro_batch(worker, _A))
 
 
-@_check("is_new", "is_new says, after open, whether nothing has ever been committed to this content of the store")
-def _is_new(factory: BackendFactory) -> None:
-    with _group(factory) as group:
-        worker = group.worker()
-        worker.backend.open(group.store)
-        _expect("is_new of an empty store", True, worker.backend.is_new)
-        worker.backend.abandon()
-        worker.bundle(group.store, _A)
-        group.store.rollback()
-        worker.backend.open(group.store)
-        _expect("is_new after the first commit was rolled back", True, worker.backend.is_new)
-        worker.backend.abandon()
-        group.micro_batch(worker, _A)
-        for each in (worker, group.worker()):
-            each.backend.open(group.store)
-            _expect("is_new after a commit", False, each.backend.is_new)
-            each.backend.abandon()
-
-
 @_check("parts", "each element is in exactly one part, and the state of a part has all that its keys have")
 def _parts(factory: BackendFactory) -> None:
     keys = [f"key {n}" for n in range(100)]

@@ -112,11 +112,6 @@ class HeapBackend:
         self._state = KeyGroupState(self._layout)
 
     @property
-    def is_new(self) -> bool:
-        """Whether nothing has ever been committed to the log."""
-        return self._head.last == 0
-
-    @property
     def memory_bytes(self) -> int:
         entries = sum(len(table.values) for window in self._state.windows.values() for table in window.tables)
         return memory_estimate(self._head.snapshot_bytes + self._head.delta_bytes, entries)

@@ -149,10 +149,6 @@ class StateBackend(Protocol):
         """
 
     @property
-    def is_new(self) -> bool:
-        """After `open`: whether nothing has ever been committed."""
-
-    @property
     def memory_bytes(self) -> int:
         """About how much memory it holds between bundles."""
 

@@ -22,6 +22,8 @@ class BagTable(Table):
 
     __slots__ = ()
 
+    emptied = _REPLACED
+
     def delta(self) -> Iterator[Rows]:
         appended = [key for key, committed in self.changes.items() if committed != _REPLACED]
         replaced = [key for key, committed in self.changes.items() if committed == _REPLACED]

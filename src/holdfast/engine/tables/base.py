@@ -14,8 +14,8 @@ Invariants
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Collection, Hashable, Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from holdfast.errors import CoderError
 from holdfast.model.coders import Coder, Encoded
@@ -114,6 +114,9 @@ class Table(abc.ABC):
 
     __slots__ = ("changes", "spec", "values")
 
+    emptied: ClassVar[Any] = None
+    """What `changes` says of a key that had something and has nothing now."""
+
     def __init__(self, spec: StateSpec) -> None:
         self.spec = spec
         self.values: dict[Any, Any] = {}
@@ -138,6 +141,13 @@ class Table(abc.ABC):
     @abc.abstractmethod
     def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
         """The stored values that an entry is made of, with their coders."""
+
+    def clear(self, keys: Iterable[Slot]) -> None:
+        """Empties the cells of keys that have something there, with no way back."""
+        values, changes, emptied = self.values, self.changes, self.emptied
+        for key in keys:
+            del values[key]
+            changes[key] = emptied
 
     def prepare(self) -> None:  # noqa: B027
         """Brings what changed into the form in which it will be stored."""

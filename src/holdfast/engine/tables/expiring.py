@@ -59,6 +59,7 @@ class _Expiring:
         self._stamps = stamps
         self.ttl = ttl
         self._micros = ttl.micros
+        self._grain = ttl.grain
         self._clock = clock
         self._focus = focus
         self._hides = ttl.expired == "never"
@@ -94,15 +95,13 @@ class _Expiring:
             self._stamps.clear()
             return
         now = self._clock.touched(self.ttl)
+        if now != NEVER_TOUCHED:
+            now += -now % self._grain
         stamp = self._stamps.read()
         if stamp is None or stamp < now:
             self._stamps.write(now)
         if stamp is None:
             self._enter(self._focus.key, lump(now + self._micros, self._micros))
-
-    def stamp(self, now: int) -> None:
-        """Notes a touch of the key in focus, for which the index has an entry."""
-        self._stamps.write(now)
 
     def _before_read(self) -> None:
         if self._hides and self.has_expired():

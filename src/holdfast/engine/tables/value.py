@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from holdfast.engine.tables.base import DROP, MISSING, PUT, Cell, Focus, Rows, Slot, Table, Undo
@@ -24,6 +24,8 @@ class ValueTable(Table):
 
     __slots__ = ("any_dropped",)
 
+    emptied = MISSING
+
     def __init__(self, spec: StateSpec) -> None:
         super().__init__(spec)
         self.any_dropped = False
@@ -36,6 +38,10 @@ class ValueTable(Table):
         if self.values.pop(key, MISSING) is not MISSING or key in self.changes:
             self.changes[key] = MISSING
             self.any_dropped = True
+
+    def clear(self, keys: Iterable[Slot]) -> None:
+        super().clear(keys)
+        self.any_dropped = True
 
     def delta(self) -> Iterator[Rows]:
         changes = self.changes

@@ -20,7 +20,7 @@ _TODO = (
     "Use RecordCoder for dataclasses, NamedTuples and msgspec structs, or a Coder of your own; "
     "PickleCoder if nothing else will do."
 )
-_COLUMN_LAYOUTS = {bytes((tag,)) for tag in (blocks.INTEGERS, blocks.FLOATS, blocks.BOOLEANS, blocks.VALUES)}
+_COLUMN_LAYOUTS = {bytes((tag,)) for tag in (*blocks.INTEGER_LAYOUTS, blocks.FLOATS, blocks.BOOLEANS, blocks.VALUES)}
 _IMMUTABLE_LEAVES = frozenset(extensions.LEAF_NUMBERS) - {bytearray}
 
 
@@ -113,7 +113,7 @@ class PlainCoder(BuiltinCoder):
 
     def _read_block(self, block: bytes) -> list[Any]:
         layout = block[0]
-        if layout == blocks.INTEGERS:
+        if layout in blocks.INTEGER_LAYOUTS:
             return blocks.read_integers(block)
         if layout == blocks.FLOATS:
             return blocks.read_floats(block)

@@ -111,7 +111,7 @@ class _IntegerCoder(_PrimitiveCoder):
         return block or blocks.write_slices(list(map(write_big_integer, values)), blocks.BIG_INTEGERS)
 
     def _read_block(self, block: bytes) -> list[Any]:
-        if block[0] == blocks.INTEGERS:
+        if block[0] in blocks.INTEGER_LAYOUTS:
             return blocks.read_integers(block)
         if block[0] == blocks.BIG_INTEGERS:
             return blocks.read_slices(block, read_big_integer)
@@ -316,6 +316,6 @@ class TimestampCoder(_PrimitiveCoder):
         return block
 
     def _read_block(self, block: bytes) -> list[Any]:
-        if block[0] != blocks.INTEGERS:
+        if block[0] not in blocks.INTEGER_LAYOUTS:
             return super()._read_block(block)
         return [self._timestamp(micros=micros) for micros in blocks.read_integers(block)]

@@ -1,0 +1,131 @@
+"""The file of the disk backend: what a worker has of one key group, in SQLite on the local disk.
+
+    meta     name → value             the token, the number of the last delta, what tables the cells are of; with limits,
+                                      how many keys and bytes there are
+    cells    slot, window → data      what a key has in a window: a MessagePack map from the place of a cell to its entry
+    due      slot, kind → time        when a key next has something due, by kind of time; and its age, if it may be evicted
+    windows  window → rows, fired     how many keys have something there, and whether an aggregation gave its results
+
+`disk_rows` reads and writes `cells` and `windows`, `disk_due` reads and writes `due`.
+
+Invariants
+- All that is done between `begin` and `commit` is in the file afterwards, or none of it.
+- A second attempt at the same key group that finds the file locked works on a file of its own, and removes it in the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["MEMORY_BYTES", "DamagedFile", "WorkingFile"]
+
+_CACHE_KIB = 8 * 1024
+MEMORY_BYTES = 2 * _CACHE_KIB * 1024
+"""About how much memory a file takes that is open."""
+
+_LOCK_SECONDS = 1.0
+_own_files = itertools.count()
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cells (slot BLOB, window BLOB, data BLOB, PRIMARY KEY (slot, window)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS due (slot BLOB, kind INTEGER, time INTEGER, PRIMARY KEY (slot, kind)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS due_by_time ON due (kind, time, slot);
+CREATE TABLE IF NOT EXISTS windows (window BLOB PRIMARY KEY, rows INTEGER, fired INTEGER) WITHOUT ROWID;
+"""
+_BY_WINDOW = "CREATE INDEX IF NOT EXISTS cells_by_window ON cells (window, slot)"
+
+
+class DamagedFile(sqlite3.DatabaseError):
+    """The file can be read, but what it says makes no sense."""
+
+
+class WorkingFile:
+    """A file that may be locked, damaged or gone. `by_window`: whether the keys of a window can be found quickly."""
+
+    def __init__(self, path: str | Path, *, by_window: bool) -> None:
+        self._path = Path(path)
+        self.at = self._path
+        """The file that is open: the one given, or one of its own."""
+        self._by_window = by_window
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
+
+    def begin(self) -> None:
+        """Opens the file, if it is not open, and begins a transaction that nobody else can have at the same time."""
+        try:
+            if self._connection is None:
+                self._connect(self._path)
+            self.sql("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            # Another attempt is at work on it, or was killed at it just now.
+            self.close()
+            self.at = self._path.with_name(f"{self._path.name}.{os.getpid()}-{next(_own_files)}")
+            self._connect(self.at)
+            self.sql("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self._end("COMMIT")
+
+    def rollback(self) -> None:
+        if self._connection is not None:
+            self._end("ROLLBACK")
+
+    def _end(self, how: str) -> None:
+        assert self._connection is not None
+        if self._connection.in_transaction:
+            self._connection.execute(how)
+
+    def sql(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        assert self._connection is not None
+        return self._connection.execute(statement, values)
+
+    def many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """The same statement for each of the rows."""
+        assert self._connection is not None
+        self._connection.executemany(statement, rows)
+
+    def empty(self) -> None:
+        for table in ("meta", "cells", "due", "windows"):
+            self.sql(f"DELETE FROM {table}")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self.at != self._path:
+            _remove(self.at)
+            self.at = self._path
+
+    def discard(self) -> None:
+        """Closes and removes it."""
+        path = self.at
+        self.close()
+        _remove(path)
+
+    def _connect(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+        self._connection = file
+        # A process that dies leaves the file whole; a machine that does takes the whole directory with it.
+        for setting in ("journal_mode = WAL", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}", "temp_store = MEMORY"):
+            file.execute(f"PRAGMA {setting}")
+        file.executescript(_SCHEMA)
+        if self._by_window:
+            file.execute(_BY_WINDOW)
+        file.execute("CREATE TEMP TABLE IF NOT EXISTS wanted (slot BLOB PRIMARY KEY) WITHOUT ROWID")
+
+
+def _remove(path: Path) -> None:
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(name).unlink()

@@ -1,0 +1,130 @@
+"""Between the rows of a disk backend's file and the tables of a state: what keys have, and which windows there are."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import ormsgpack
+
+from holdfast.engine.backends.disk_file import DamagedFile, WorkingFile
+from holdfast.engine.keys import slot_from_bytes, slot_to_bytes
+from holdfast.engine.state import KeyGroupState, Layout, WindowState
+from holdfast.engine.tables import Slot
+from holdfast.errors import CoderError
+
+__all__ = ["KeyRows", "KnownWindow"]
+
+_IN_WINDOW = "SELECT slot FROM cells WHERE window = ? AND slot > ? ORDER BY slot LIMIT ?"
+_ALL = "SELECT DISTINCT slot FROM cells WHERE slot > ? ORDER BY slot LIMIT ?"
+_HEAVIEST = "SELECT slot FROM cells GROUP BY slot ORDER BY sum(length(data)) DESC LIMIT ?"
+_WANTED = "SELECT cells.slot, cells.window, cells.data FROM temp.wanted CROSS JOIN cells ON cells.slot = wanted.slot"
+
+
+class KnownWindow(NamedTuple):
+    """What the file knows of a window."""
+
+    rows: int
+    fired: bool
+
+
+class KeyRows:
+    """The tables `cells` and `windows`. Keys come as bytes, at most `part_keys` at a time."""
+
+    def __init__(self, file: WorkingFile, layout: Layout, part_keys: int, *, is_windowed: bool) -> None:
+        self._file = file
+        self._layout = layout
+        self._part_keys = part_keys
+        self._is_windowed = is_windowed
+        self.windows: dict[bytes, KnownWindow] = {}
+        """Those that have rows, unless all rows are of the global one."""
+
+    def read_windows(self) -> None:
+        found = self._file.sql("SELECT window, rows, fired FROM windows")
+        self.windows = {window: KnownWindow(rows, bool(fired)) for window, rows, fired in found}
+
+    def write_windows(self) -> None:
+        self._file.sql("DELETE FROM windows")
+        known = [(data, window.rows, window.fired) for data, window in self.windows.items()]
+        self._file.many("INSERT INTO windows VALUES (?, ?, ?)", known)
+
+    def load(self, names: list[bytes]) -> tuple[KeyGroupState, dict[tuple[bytes, Slot], None]]:
+        """The state of some keys, and which (window, slot) pairs it has, in the order of their bytes."""
+        state = KeyGroupState(self._layout)
+        self._file.sql("DELETE FROM temp.wanted")
+        self._file.many("INSERT OR IGNORE INTO temp.wanted VALUES (?)", ((name,) for name in names))
+        before: dict[tuple[bytes, Slot], None] = {}
+        try:
+            for name, window, data in self._file.sql(_WANTED):
+                slot = slot_from_bytes(name)
+                tables = state.window_of(window).tables
+                for place, packed in ormsgpack.unpackb(data, option=ormsgpack.OPT_NON_STR_KEYS).items():
+                    tables[place].values[slot] = tables[place].unpack(packed)
+                before[window, slot] = None
+        except (CoderError, ValueError, TypeError, AttributeError, LookupError) as error:
+            raise DamagedFile(f"a row of it makes no sense: {error}") from error
+        for data, window_state in state.windows.items():
+            window_state.fired = data in self.windows and self.windows[data].fired
+        return state, before
+
+    def save(self, state: KeyGroupState, touched: Iterable[tuple[bytes, Slot]]) -> None:
+        """Writes what these keys have in these windows."""
+        written, gone = [], []
+        for data, slot in touched:
+            window = state.windows.get(data)
+            packed = {} if window is None else _packed(window, slot)
+            if packed:
+                written.append((slot_to_bytes(slot), data, ormsgpack.packb(packed, option=ormsgpack.OPT_NON_STR_KEYS)))
+            else:
+                gone.append((slot_to_bytes(slot), data))
+        counts = self._counts(written, gone) if self._is_windowed else {}
+        self._file.many("INSERT OR REPLACE INTO cells VALUES (?, ?, ?)", written)
+        self._file.many("DELETE FROM cells WHERE slot = ? AND window = ?", gone)
+        for data, change in counts.items():
+            known = self.windows.get(data, KnownWindow(0, False))
+            self.windows[data] = KnownWindow(known.rows + change, known.fired)
+            if self.windows[data].rows <= 0:
+                del self.windows[data]
+
+    def _counts(self, written: list[Any], gone: list[Any]) -> dict[bytes, int]:
+        """By how much the number of keys of each window changes."""
+        changes: dict[bytes, int] = {}
+        exists = "SELECT 1 FROM cells WHERE slot = ? AND window = ?"
+        for name, data, _ in written:
+            if self._file.sql(exists, name, data).fetchone() is None:
+                changes[data] = changes.get(data, 0) + 1
+        for name, data in gone:
+            if self._file.sql(exists, name, data).fetchone() is not None:
+                changes[data] = changes.get(data, 0) - 1
+        return changes
+
+    def all_keys(self, besides: Container[bytes] = ()) -> Iterator[list[bytes]]:
+        """All keys, in the order of their bytes."""
+        return self._cursor(_ALL, (), besides)
+
+    def keys_of(self, window: bytes, besides: Container[bytes] = ()) -> Iterator[list[bytes]]:
+        """The keys that have something in a window, in the order of their bytes. They may go meanwhile."""
+        return self._cursor(_IN_WINDOW, (window,), besides)
+
+    def _cursor(self, select: str, values: tuple[Any, ...], besides: Container[bytes]) -> Iterator[list[bytes]]:
+        last = b""
+        while True:
+            names = [name for (name,) in self._file.sql(select, *values, last, self._part_keys)]
+            if not names:
+                return
+            last = names[-1]
+            chunk = [name for name in names if name not in besides]
+            if chunk:
+                yield chunk
+
+    def heaviest(self, count: int) -> list[bytes]:
+        """The keys with the most data."""
+        return [name for (name,) in self._file.sql(_HEAVIEST, count)]
+
+    def forget(self, window: bytes, names: Iterable[bytes]) -> None:
+        """Removes what keys have in a window, which ends."""
+        self._file.many("DELETE FROM cells WHERE slot = ? AND window = ?", ((name, window) for name in names))
+
+
+def _packed(window: WindowState, slot: Slot) -> dict[int, Any]:
+    return {place: table.pack(table.values[slot]) for place, table in enumerate(window.tables) if slot in table.values}

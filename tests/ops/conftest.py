@@ -1,0 +1,33 @@
+"""One session, and real checkpoints: of a job that ran to its end, with savepoints that were taken while it ran."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.testing.spark_runtime import scripted_session
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+
+@pytest.fixture(scope="session")
+def spark():
+    return scripted_session()
+
+
+@pytest.fixture(scope="session")
+def history(spark, tmp_path_factory):
+    """What a job left that was never interrupted. Nothing in it may be altered."""
+    from ops.checkpoints import make_history
+
+    return make_history(spark, tmp_path_factory.mktemp("history"))
+
+
+@pytest.fixture
+def checkpoint(history, tmp_path):
+    """A copy of the job's checkpoint, at another path."""
+    from ops.checkpoints import moved_copy
+
+    return moved_copy(history.checkpoint, tmp_path / "checkpoint")
