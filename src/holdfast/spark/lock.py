@@ -33,7 +33,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast.errors import CheckpointLocked
-from holdfast.spark.files import Files, files_of, join
+from holdfast.spark.files import Files, files_of, is_local, join
 from holdfast.spark.host import ProcessId, has_ended, this_process
 
 __all__ = ["LOCK_FILE", "Lock", "LockInfo", "current_lock", "holding", "new_token"]
@@ -45,6 +45,7 @@ _BEAT_SECONDS = 10.0
 _STALE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 _TRIES = 5
+_AGAIN_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -240,6 +241,10 @@ def current_lock(spark: SparkSession | None, checkpoint: str) -> LockInfo | None
     """Who is using a checkpoint now; None if nobody is, or somebody who is gone."""
     files, path = files_of(spark, checkpoint), join(checkpoint, LOCK_FILE)
     stored = _read(files, path)
+    if stored is None and not is_local(checkpoint):
+        # Where a file cannot be put in another's place in one step, there is none for a moment while it is renewed.
+        time.sleep(_AGAIN_SECONDS)
+        stored = _read(files, path)
     if stored is None:
         return None
     info = _info(files, path, stored)
@@ -312,7 +317,7 @@ def _read(files: Files, path: str) -> bytes | None:
     """What a lock has in it. Where a file can be seen before it is whole, it is waited for a little."""
     stored = None
     for attempt in range(_TRIES):
-        time.sleep(0.1 if attempt else 0)
+        time.sleep(_AGAIN_SECONDS if attempt else 0)
         stored = files.read(path)
         if stored is None or _parse(stored) is not None:
             break
