@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -31,3 +32,15 @@ def checkpoint(history, tmp_path):
     from ops.checkpoints import moved_copy
 
     return moved_copy(history.checkpoint, tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system with room for little."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    yield place
+    subprocess.run(["umount", place], check=True)

@@ -14,15 +14,10 @@ from holdfast.errors import CheckpointError, InputError
 from holdfast.ops.export import export_state
 from holdfast.ops.importing import import_state
 from holdfast.ops.inspect import read_state
-from holdfast.testing.spark_runtime import scripted_session
+from holdfast.spark.lock import holding
 
 from .payments import Payments
 from .trees import checksums
-
-
-@pytest.fixture(scope="module")
-def spark():
-    return scripted_session()
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +173,33 @@ def test_the_commands(spark, payments, tmp_path, capsys):
     assert "goes on after micro-batch 1" in capsys.readouterr().out
     assert main(["state", "export", payments.stopped, out]) == 1
     assert "There is something at" in capsys.readouterr().err
+
+
+def test_a_full_disk(spark, payments, small_disk, capsys):
+    before = checksums(payments.stopped)
+    assert main(["state", "export", payments.stopped, str(small_disk / "export")]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert main(["state", "import", payments.export, str(small_disk / "new")]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert list(small_disk.iterdir()) == []
+    assert checksums(payments.stopped) == before
+
+
+def test_a_checkpoint_that_is_in_use(spark, payments, tmp_path, capsys):
+    checkpoint = str(tmp_path / "checkpoint")
+    shutil.copytree(payments.stopped, checkpoint)
+    with holding(None, checkpoint, "job payments"):
+        before = checksums(tmp_path / "checkpoint")
+        assert main(["state", "import", payments.export, checkpoint, "--on-conflict", "keep"]) == 1
+        assert checksums(tmp_path / "checkpoint") == before
+    assert "is in use: job payments" in capsys.readouterr().err
+
+
+def test_an_export_of_another_version(spark, export, tmp_path, capsys):
+    content = json.loads((export / "export.json").read_text())
+    (export / "export.json").write_text(json.dumps({**content, "export_version": 99}))
+    assert main(["state", "import", str(export), str(tmp_path / "new")]) == 1
+    assert "has version 99" in capsys.readouterr().err
+    (export / "export.json").write_text("{")
+    assert main(["state", "import", str(export), str(tmp_path / "new")]) == 1
+    assert "is damaged" in capsys.readouterr().err

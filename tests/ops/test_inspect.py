@@ -10,18 +10,12 @@ from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, InputError
 from holdfast.ops.compare import diff_state, state_history
 from holdfast.ops.inspect import read_state, show_state, summarise
-from holdfast.testing.spark_runtime import scripted_session
 
 from .oracle import states
 from .payments import Payments
 
 FILES = 5
 BATCHES = FILES + 1
-
-
-@pytest.fixture(scope="module")
-def spark():
-    return scripted_session()
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,8 @@ import pytest
 from holdfast.errors import CheckpointError
 from holdfast.ops.inspect import read_state
 from holdfast.ops.regroup import regroup
-from holdfast.testing.spark_runtime import scripted_session
 
 from .payments import Payments
-
-
-@pytest.fixture(scope="module")
-def spark():
-    return scripted_session()
 
 
 def cells(spark, checkpoint):

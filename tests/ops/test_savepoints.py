@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -258,18 +257,6 @@ def test_neither_a_lock_nor_a_rescaling_is_part_of_it(checkpoint, tmp_path):
         made = create_savepoint(None, str(checkpoint), str(tmp_path / "new"))
     assert (made.batch, made.planned_batch) == (5, None)
     assert not [name for name in tree(tmp_path / "new") if "lock" in name or name == "offsets/6"]
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system with room for little."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip("a small file system cannot be mounted here")
-    yield place
-    subprocess.run(["umount", place], check=True)
 
 
 def test_a_full_disk(history, checkpoint, small_disk, capsys):

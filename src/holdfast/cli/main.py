@@ -29,6 +29,7 @@ from holdfast.cli import run as run_command  # noqa: F401
 from holdfast.cli.groups import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError
+from holdfast.spark.failures import first_cause
 
 __all__ = ["main", "run"]
 
@@ -48,6 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         what = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
         report_error(HoldfastError(what), "--json" in arguments)
+    except Exception as error:
+        # Of a file system that is not local: what Hadoop says, without where it says it.
+        if type(error).__name__ != "Py4JJavaError":
+            raise
+        report_error(HoldfastError(first_cause(str(error))), "--json" in arguments)
     return 1
 
 

@@ -12,6 +12,8 @@ from holdfast.ops.layout import Checkpoint, open_checkpoint
 from holdfast.ops.rescale import Rescaled, rescale
 from holdfast.ops.restore import Restored, restore_savepoint
 from holdfast.ops.savepoint import create_savepoint, list_savepoints, verify_savepoint
+from holdfast.ops.stopping import stop_job
+from holdfast.ops.verify import verify_checkpoint
 
 __all__ = [
     "CellSummary",
@@ -36,6 +38,8 @@ __all__ = [
     "restore_savepoint",
     "show_state",
     "state_history",
+    "stop_job",
     "summarise",
+    "verify_checkpoint",
     "verify_savepoint",
 ]
