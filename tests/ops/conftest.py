@@ -43,4 +43,4 @@ def small_disk(tmp_path):
     if mounted.returncode:
         pytest.skip("a small file system cannot be mounted here")
     yield place
-    subprocess.run(["umount", place], check=True)
+    subprocess.run(["umount", "--lazy", place], check=True)
