@@ -4,11 +4,14 @@ Everything here works from the checkpoint directory alone, without the job's cod
 layer over these functions.
 """
 
+from holdfast.ops.advise import Advice, Goals, advise
 from holdfast.ops.compare import Change, Diff, diff_state, state_history
+from holdfast.ops.doctor import examine
 from holdfast.ops.export import Export, export_state
 from holdfast.ops.importing import Imported, import_state
 from holdfast.ops.inspect import CellSummary, ShownCell, StateView, StepSummary, read_state, show_state, summarise
 from holdfast.ops.layout import Checkpoint, open_checkpoint
+from holdfast.ops.overview import Overview, overview
 from holdfast.ops.rescale import Rescaled, rescale
 from holdfast.ops.restore import Restored, restore_savepoint
 from holdfast.ops.savepoint import create_savepoint, list_savepoints, verify_savepoint
@@ -16,23 +19,29 @@ from holdfast.ops.stopping import stop_job
 from holdfast.ops.verify import verify_checkpoint
 
 __all__ = [
+    "Advice",
     "CellSummary",
     "Change",
     "Checkpoint",
     "Diff",
     "Export",
+    "Goals",
     "Imported",
+    "Overview",
     "Rescaled",
     "Restored",
     "ShownCell",
     "StateView",
     "StepSummary",
+    "advise",
     "create_savepoint",
     "diff_state",
+    "examine",
     "export_state",
     "import_state",
     "list_savepoints",
     "open_checkpoint",
+    "overview",
     "read_state",
     "rescale",
     "restore_savepoint",
