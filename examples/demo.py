@@ -103,6 +103,7 @@ def report(folder: Path, payments: list[Payment], planted: Planted, seconds: flo
     print(f"against the rules worked out by hand: {lost} alerts lost, {doubled} doubled, {invented} invented")
     print(f"{len(payments):,} payments in {seconds:.0f} s, two starts of Spark and one kill included")
     print(f"checkpoint: {folder / 'checkpoint'}\nalerts:     {folder / 'alerts.db'}")
+    print(f"look inside: {Path(sys.executable).with_name('holdfast')} state ls {folder / 'checkpoint'}")
     return 0 if got == wanted else 1
 
 
