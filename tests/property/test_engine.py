@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.engine.backends.disk import DiskBackend
@@ -407,8 +407,14 @@ def test_crashes_do_not_matter_to_limits(case, limits, crashes, key_groups):
     assert limited(case, limits, key_groups=key_groups, crashes=crashes) == without
 
 
+COMES_IN_THREE_WINDOWS = Case(
+    [("elements", [("a", 0, 0)]), ("elements", [("b", 0, 5), ("b", 0, 0)])], SlidingWindows(10, 5), 0, False
+)
+
+
 @settings(SETTINGS, max_examples=30)
 @given(cases(), LIMITS, st.sets(st.integers(0, 13)))
+@example(COMES_IN_THREE_WINDOWS, Limits(max_bag_size=1, policy="evict_oldest"), set())
 def test_backends_keep_limits_alike(case, limits, crashes):
     without = limited(case, limits)
     assert limited(case, limits, backend="disk") == without

@@ -10,7 +10,7 @@ Invariants
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from holdfast.engine.ages import AgeIndex
 from holdfast.engine.sizes import sizes_of, sizes_of_window
@@ -58,7 +58,7 @@ class Ledger:
         for data in [data for data in self._held if data not in state.windows]:
             for slot, size in self._held.pop(data).items():
                 self._note(slot, -size, -1)
-        stamped: set[Slot] = set()
+        changes: dict[bytes, dict[Slot, None]] = {}
         for window in state.windows.values():
             changed: dict[Slot, None] = {}
             for table in window.tables:
@@ -67,7 +67,9 @@ class Ledger:
                     changed.update(dict.fromkeys(table.changes))
             if changed:
                 self.measure(state, window.data, changed)
-                stamped.update(self._stamp(state, window.data, changed))
+                changes[window.data] = changed
+        # Only now: the age of a key follows from all of its windows, whichever comes first.
+        stamped = self._stamp(state, changes)
         if state.layout.keeps_last_use:
             self._stamp_used(state, used, stamped)
 
@@ -122,26 +124,33 @@ class Ledger:
             self.keys -= 1
             del self.sizes[slot], self._windows[slot]
 
-    def _stamp(self, state: KeyGroupState, data: bytes, changed: Iterable[Slot]) -> list[Slot]:
-        """Notes the age of keys that changed in a window; gives those that have one."""
+    def _stamp(self, state: KeyGroupState, changes: Mapping[bytes, Iterable[Slot]]) -> set[Slot]:
+        """Notes the ages of keys that changed, window by window; gives those that have one."""
         if state.layout.age is None:
-            return []
-        held, ages = self._held[data], state.windows[data].ages
-        stamped = [slot for slot in changed if slot in held]
-        for slot in stamped:
-            known = ages.values.get(slot)
-            if known is not None and (known == state.bundle or not state.layout.keeps_last_use):
-                continue
+            return set()
+        stamped: set[Slot] = set()
+        unknown: dict[Slot, list[bytes]] = {}
+        for data, changed in changes.items():
+            held, ages = self._held[data], state.windows[data].ages
+            for slot in changed:
+                known = ages.values.get(slot)
+                if slot not in held:
+                    ages.drop(slot)
+                    continue
+                stamped.add(slot)
+                if known is None:
+                    unknown.setdefault(slot, []).append(data)
+                elif state.layout.keeps_last_use and known != state.bundle:
+                    ages.put(slot, state.bundle)
+        for slot, windows in unknown.items():
             age = state.bundle
-            if not state.layout.keeps_last_use and self._windows[slot] > 1:
+            if not state.layout.keeps_last_use and self._windows[slot] > len(windows):
                 # It came with its first window.
-                age = state.age_of(slot, besides=data)
-            ages.put(slot, age)
-            if self._index is not None and known is None:
+                age = state.age_of(slot, besides=windows)
+            for data in windows:
+                state.windows[data].ages.put(slot, age)
+            if self._index is not None:
                 self._index.enter(slot, age)
-        for slot in changed:
-            if slot not in held:
-                ages.drop(slot)
         return stamped
 
     def _stamp_used(self, state: KeyGroupState, used: Iterable[Slot], stamped: set[Slot]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -243,12 +243,12 @@ class KeyGroupState:
                     table.changes.pop(slot, None)
                 self.evicted.setdefault(data, []).append(slot)
 
-    def age_of(self, slot: Slot, besides: bytes | None = None) -> int:
+    def age_of(self, slot: Slot, besides: Collection[bytes] = ()) -> int:
         """The age of a key, in all windows or in all others. From before there were ages, it is 0."""
         ages = [
             window.ages.values.get(slot, 0)
             for data, window in self.windows.items()
-            if data != besides and any(slot in table.values for table in window.tables)
+            if data not in besides and any(slot in table.values for table in window.tables)
         ]
         if self.layout.keeps_last_use:
             return max(ages, default=0)
