@@ -110,6 +110,7 @@ def run_one(work: Path, data: str, contestant: str, number: int, options: argpar
         module="_window_contestants",
         cores=options.cores,
         sink=str(place / "results"),
+        options={"key_groups": options.key_groups},
     )
     measured = run_query(run)
     check(contestant, place / "results", wanted)
@@ -144,6 +145,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=20_000)
     parser.add_argument("--batch-rows", type=int, default=500_000)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--key-groups", type=int, default=32, help="of Holdfast")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, default=Path("artifacts/windows.json"))
