@@ -130,7 +130,7 @@ class CallbackReturnsText(DoFn):
 
 def test_the_same_holds_for_callbacks(run):
     with pytest.raises(OutputError, match="fires returned a str"):
-        run(CallbackReturnsText(), TestStream().add_elements([("k", 1)]).advance_watermark_to(0))
+        run(CallbackReturnsText(), TestStream().add_elements([("k", 1)]).advance_watermark_to(1))
 
 
 class Tags(DoFn):
