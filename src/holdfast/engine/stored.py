@@ -114,6 +114,12 @@ class StoredLayout(Layout):
         self.keeps_last_use = False
         self.stamps = {}
 
+    def kind_of(self, spec: StateSpec) -> str:
+        """Of a cell its kind; "timer"; or "hidden", of what the engine keeps for itself."""
+        if spec.name in self.described:
+            return str(self.described[spec.name]["kind"])
+        return "timer" if spec.name.startswith(("~timer:", "~tags:")) else "hidden"
+
 
 class StoredCell(NamedTuple):
     """What one key has in one cell of one window."""
@@ -122,7 +128,7 @@ class StoredCell(NamedTuple):
     window: WindowState
     spec: StateSpec
     kind: str
-    """See `StoredGroup.kind_of`."""
+    """See `StoredLayout.kind_of`."""
     table: Table
     entry: Any
     expires_micros: int | None
@@ -134,15 +140,15 @@ class StoredGroup(NamedTuple):
     state: KeyGroupState
     manifest: dict[str, Any]
     head: Head
+    layout: StoredLayout
 
     def cells(self, slots: Collection[Slot] | None = None, *, ordered: bool = True) -> Iterator[StoredCell]:
         """All cells that hold anything, of all keys or of these: by window and cell, and by key if `ordered`."""
-        layout = self.state.layout
-        assert isinstance(layout, StoredLayout)
+        layout = self.layout
         for data in sorted(self.state.windows):
             window = self.state.windows[data]
             for spec, table in zip(layout.specs, window.tables, strict=True):
-                kind = self.kind_of(spec)
+                kind = layout.kind_of(spec)
                 stamps, lifetime = self._stamps(window, layout, spec)
                 found = table.values if slots is None else [slot for slot in slots if slot in table.values]
                 for slot in sort_slots(found) if ordered else found:
@@ -156,14 +162,6 @@ class StoredGroup(NamedTuple):
         if ttl is None:
             return {}, 0
         return window.tables[layout.places[stamp_name(spec.name)]].values, int(ttl["micros"])
-
-    def kind_of(self, spec: StateSpec) -> str:
-        """Of a cell its kind; "timer"; or "hidden", of what the engine keeps for itself."""
-        layout = self.state.layout
-        assert isinstance(layout, StoredLayout)
-        if spec.name in layout.described:
-            return str(layout.described[spec.name]["kind"])
-        return "timer" if spec.name.startswith(("~timer:", "~tags:")) else "hidden"
 
     def slots(self) -> set[Slot]:
         """The keys that have anything."""
@@ -182,11 +180,12 @@ def read_group(blobs: Blobs, *, trust_pickle: bool = False) -> StoredGroup:
             "of its own.",
             todo="read it with that backend's own tools",
         )
-    state = KeyGroupState(StoredLayout(manifest, trust_pickle=trust_pickle))
+    layout = StoredLayout(manifest, trust_pickle=trust_pickle)
+    state = KeyGroupState(layout)
     head = read_head(blobs)
     for name, blob in whole(blobs, head):
         apply_sections(state, blob.sections, name)
-    return StoredGroup(state, manifest, head)
+    return StoredGroup(state, manifest, head, layout)
 
 
 def write_group(state: KeyGroupState, manifest_data: bytes, last: int, origin: bytes) -> Blobs:

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import ormsgpack
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
@@ -31,10 +30,8 @@ from holdfast.errors import CoderError, HoldfastError, InputError
 from holdfast.model.bounded_windows import GlobalWindow, IntervalWindow
 from holdfast.model.state import StateSpec
 from holdfast.model.timestamps import Timestamp
-from holdfast.ops.reading import StepRef, groups_in
-from holdfast.spark.arrow_types import arrow_schema
+from holdfast.ops.reading import StepRef, map_groups
 from holdfast.spark.schemas import read_schema
-from holdfast.spark.transport import carried
 
 __all__ = ["CellReader", "ReadCell", "cell_rows", "cell_schema"]
 
@@ -61,20 +58,8 @@ def cell_schema(manifest: Mapping[str, Any]) -> StructType:
 
 def cell_rows(blobs: DataFrame, step: StepRef) -> DataFrame:
     """The rows of all cells in blobs (label, name, blob) that come group by group."""
-    schema = cell_schema(step.manifest)
-    columns = arrow_schema(schema)
     names = [column["name"] for column in step.manifest["key"]]
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with carried():
-            for _, found in groups_in(batches):
-                rows = list(_rows(found, names))
-                if rows:
-                    values = zip(*rows, strict=True)
-                    arrays = [pa.array(list(column), field.type) for column, field in zip(values, columns, strict=True)]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=columns)
-
-    return blobs.mapInArrow(run, schema)
+    return map_groups(blobs, lambda label, found: _rows(found, names), cell_schema(step.manifest))
 
 
 def _rows(blobs: Any, names: list[str]) -> Iterator[tuple[Any, ...]]:

@@ -29,8 +29,8 @@ from holdfast.ops.reading import (
     blobs_frame,
     change_feed,
     choose_step,
+    collected_groups,
     find_steps,
-    group_blobs,
     groups_in,
     rows_of,
 )
@@ -192,7 +192,7 @@ def _tables(blobs: Blobs | None, trust_pickle: bool) -> dict[tuple[bytes, str], 
     found = {}
     for data, window in group.state.windows.items():
         for table in window.tables:
-            kind = group.kind_of(table.spec)
+            kind = group.layout.kind_of(table.spec)
             if kind != "hidden" and table.values:
                 found[data, table.spec.name] = (window, table, kind)
     return found
@@ -303,10 +303,7 @@ def _runs(retained: list[int], logged: set[int]) -> Iterator[list[int]]:
 
 
 def _whole(spark: SparkSession, place: Checkpoint, ref: StepRef, wanted: FoundKey, batch: int) -> dict[int, Blobs]:
+    frame = blobs_frame(spark, place, ref.operator, batch)
     if wanted.label is not None:
-        blobs = group_blobs(spark, place, ref.operator, batch, wanted.label)
-        return {} if blobs is None else {wanted.label: blobs}
-    found: dict[int, Blobs] = {}
-    for row in rows_of(blobs_frame(spark, place, ref.operator, batch), place.path):
-        found.setdefault(row.label, Blobs()).put(row.name, bytes(row.blob))
-    return found
+        frame = frame.where(F.col("label") == wanted.label)
+    return collected_groups(frame, place.path)

@@ -6,8 +6,7 @@ policy for cells that both have: fail, keep, replace or merge.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,26 +18,24 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from holdfast.engine.keys import slot_from_bytes, slot_of, slot_to_bytes
-from holdfast.engine.manifest import manifest_bytes
 from holdfast.engine.state import KeyGroupState
-from holdfast.engine.stored import StoredLayout, write_group
+from holdfast.engine.stored import StoredLayout
+from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError, HoldfastError, InputError
 from holdfast.ops.cell_rows import CellReader, cell_rows, cell_schema
 from holdfast.ops.export import Export, exported_rows, read_export
 from holdfast.ops.keys import key_text
 from holdfast.ops.layout import Checkpoint, Operator, open_checkpoint
 from holdfast.ops.merging import CONFLICTS, merged
-from holdfast.ops.packing import LogFacts, key_columns, labelled, log_facts
+from holdfast.ops.packing import LogFacts, key_columns, labelled, log_facts, new_groups
 from holdfast.ops.placing import building
-from holdfast.ops.reading import StepRef, blobs_frame, choose_step, our_errors, rows_of, steps_of
-from holdfast.ops.regroup import write_manifest
+from holdfast.ops.reading import StepRef, blobs_frame, choose_step, our_errors, record_batches, rows_of, steps_of
+from holdfast.ops.regroup import seed_step, write_manifest
 from holdfast.ops.replacing import finish_replacing, replacing_state
 from holdfast.ops.restore import place_schemas
 from holdfast.spark.arrow_types import arrow_schema, to_python
 from holdfast.spark.files import copy_file, files_of, join
 from holdfast.spark.lock import holding
-from holdfast.spark.processor import CLOCK
-from holdfast.spark.seeding import BLOBS_SCHEMA, seed_operator
 from holdfast.spark.transport import carried
 
 __all__ = ["Imported", "import_state"]
@@ -46,7 +43,6 @@ __all__ = ["Imported", "import_state"]
 Report = Callable[[int, int], None]
 
 _PROBLEMS_MAX = 20
-_BLOBS = pa.schema([("label", pa.int32()), ("name", pa.string()), ("blob", pa.binary())])
 _SEEN = "~seen"
 
 # Which side a row comes from.
@@ -154,11 +150,8 @@ def _read(rows: DataFrame, manifest: Mapping[str, Any], side: int) -> DataFrame:
         with carried():
             reader = CellReader(described)
             for batch in batches:
-                found = [_read_row(reader, keys, row, side) for keys, row in _exported(batch, width)]
-                if found:
-                    values = zip(*found, strict=True)
-                    arrays = [pa.array(list(column), field.type) for column, field in zip(values, columns, strict=True)]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+                found = (_read_row(reader, keys, row, side) for keys, row in _exported(batch, width))
+                yield from record_batches(found, columns)
 
     return rows.mapInArrow(run, schema)
 
@@ -196,10 +189,7 @@ def _count(rows: DataFrame, export: Export, step: StepRef) -> int:
     if not problems:
         twice = rows.groupBy("slot", "window", "cell").count().where(F.col("count") > 1).limit(_PROBLEMS_MAX)
         found = rows_of(twice, export.path)
-        problems = [
-            f"key {key_text(slot_from_bytes(bytes(row.slot)))}, cell {row.cell}: there are {row['count']} rows."
-            for row in found
-        ]
+        problems = [f"key {_key(row.slot)}, cell {row.cell}: there are {row['count']} rows." for row in found]
     if problems:
         raise InputError(
             f"The rows of the step {step.name!r} cannot be imported: {problems[0]}",
@@ -232,8 +222,7 @@ def _anew(
             report(done, len(export.steps))
             manifest = {**step.manifest, **({} if key_groups is None else {"key_groups": key_groups})}
             rows = labelled(checked[step.name], manifest, int(manifest["key_groups"]))
-            blobs = _blobs(rows, manifest, "replace", export.facts[step.name])
-            _seed(spark, made, operators[step.operator], export.batch, blobs)
+            _write(spark, made, operators[step.operator], export.batch, rows, manifest, "replace", export.facts[step.name])
         if key_groups is not None:
             write_manifest(made, {step.name: {"key_groups": key_groups} for step in export.steps})
         place_schemas(made, checkpoint.rstrip("/"))
@@ -257,7 +246,7 @@ def _into(
                 there = _read(cell_rows(blobs, here), here.manifest, _PRESENT)
                 rows = labelled(there.unionByName(checked[step.name]), here.manifest, int(here.manifest["key_groups"]))
                 facts = log_facts(blobs, made.path)
-                _seed(spark, made, operators[here.operator], batch, _blobs(rows, here.manifest, on_conflict, facts))
+                _write(spark, made, operators[here.operator], batch, rows, here.manifest, on_conflict, facts)
     return batch
 
 
@@ -271,70 +260,54 @@ def _check_same(here: StepRef, coming: StepRef) -> None:
             )
 
 
-def _seed(spark: SparkSession, made: Checkpoint, operator: Operator, batch: int, blobs: DataFrame) -> None:
+def _write(
+    spark: SparkSession,
+    made: Checkpoint,
+    operator: Operator,
+    batch: int,
+    rows: DataFrame,
+    manifest: Mapping[str, Any],
+    on_conflict: str,
+    facts: LogFacts,
+) -> None:
     with our_errors(made.path):
-        seed_operator(
-            spark,
-            made.files,
-            operator.path,
-            blobs,
-            version=batch + 1,
-            partitions=len(made.partitions_at(operator, batch)),
-            time_mode=str(operator.properties["timeMode"]),
-            settings=made.offsets(batch).settings,
-        )
+        # Where the step is told of windows that end, it must be told of keys that come with an import, too.
+        tells = bool(rows.where(F.col("cell") == _SEEN).take(1))
+        blobs = new_groups(rows, manifest, facts, lambda table: _assembled(table, manifest, on_conflict, tells))
+        seed_step(spark, made, operator, batch, blobs)
 
 
-def _blobs(rows: DataFrame, manifest: Mapping[str, Any], on_conflict: str, facts: LogFacts) -> DataFrame:
-    """Blobs (label, name, blob) of key groups, from labelled rows."""
-    data = manifest_bytes(manifest)
-    origin = uuid.uuid4().bytes
-    wanted = dict(manifest)
-
-    def build(key: Sequence[Any], table: pa.Table) -> pa.Table:
-        with carried():
-            state = _assembled(table, wanted, on_conflict)
-            blobs = write_group(state, data, facts.last, origin)
-            if facts.clock is not None:
-                blobs.put(CLOCK, facts.clock)
-            names, contents = zip(*blobs.items(), strict=True)
-            labels = pa.array([key[0].as_py()] * len(names), pa.int32())
-            return pa.Table.from_arrays(
-                [labels, pa.array(names, pa.string()), pa.array(contents, pa.binary())], schema=_BLOBS
-            )
-
-    return rows.groupBy("label").applyInArrow(build, BLOBS_SCHEMA)
-
-
-def _assembled(rows: pa.Table, manifest: Mapping[str, Any], on_conflict: str) -> KeyGroupState:
+def _assembled(rows: pa.Table, manifest: Mapping[str, Any], on_conflict: str, tells: bool) -> KeyGroupState:
     layout = StoredLayout(manifest)
     state = KeyGroupState(layout)
     columns = [rows[name].to_pylist() for name in ("side", "slot", "window", "cell", "packed")]
+    # What is there comes first.
     for _, slot_data, window, cell, packed in sorted(zip(*columns, strict=True), key=lambda row: row[:4]):
         table = state.window_of(window).tables[layout.places[cell]]
         slot = slot_from_bytes(slot_data)
         entry = table.unpack(ormsgpack.unpackb(packed))
         if slot in table.values and ormsgpack.packb(table.pack(table.values[slot])) != packed:
-            described = layout.described.get(cell)
-            kind = described["kind"] if described else ("timer" if cell.startswith(("~timer", "~tags")) else "hidden")
-            if on_conflict == "keep":
-                continue
-            if on_conflict == "fail" and kind != "hidden":
-                raise InputError(
-                    f"The key {key_text(slot)} has something else in the cell {cell!r} already.",
-                    todo="choose what happens then: keep, replace or merge; nothing was written",
-                )
-            if on_conflict == "merge" or kind == "hidden":
-                entry = merged(table, kind, described, table.values[slot], entry)
+            entry = _resolved(layout, table, slot, entry, on_conflict)
         table.values[slot] = entry
-    _see_all(state, layout)
+    if tells:
+        for held in state.windows.values():
+            seen = held.tables[layout.places[_SEEN]].values
+            seen.update(dict.fromkeys(held.slots() - seen.keys(), True))
     return state
 
 
-def _see_all(state: KeyGroupState, layout: StoredLayout) -> None:
-    """Where the step is told of windows that end, it must be told of keys that came with an import, too."""
-    place = layout.places[_SEEN]
-    if any(window.tables[place].values for window in state.windows.values()):
-        for window in state.windows.values():
-            seen = window.tables[place].values
-            seen.update(dict.fromkeys(window.slots() - seen.keys(), True))
+def _resolved(layout: StoredLayout, table: Table, slot: Slot, coming: Any, on_conflict: str) -> Any:
+    """What counts of two entries that are not the same."""
+    present, spec = table.values[slot], table.spec
+    kind = layout.kind_of(spec)
+    if on_conflict == "keep":
+        return present
+    if on_conflict == "replace":
+        return coming
+    # When a cell was touched, and the like, follows from other cells: of these the policy speaks.
+    if on_conflict == "fail" and not (kind == "hidden" and isinstance(present, int)):
+        raise InputError(
+            f"The key {key_text(slot)} has something else in the cell {spec.name!r} already.",
+            todo="choose what happens then: keep, replace or merge; nothing was written",
+        )
+    return merged(table, kind, layout.described.get(spec.name), present, coming)

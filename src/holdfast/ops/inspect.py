@@ -27,6 +27,7 @@ from holdfast.ops.reading import (
     StepRef,
     blobs_frame,
     choose_step,
+    collected_groups,
     find_steps,
     group_blobs,
     map_groups,
@@ -245,13 +246,12 @@ def _shown(
             if found.kind == _HIDDEN or not _in_window(found, window):
                 continue
             column = (found.slot, found.window.data)
-            if column not in columns and len(columns) >= limit:
+            cells = list(_shown_cells(ref.name, found, cell))
+            if cells and column not in columns and len(columns) >= limit:
                 more = True
-                continue
-            columns.setdefault(column, []).extend(_shown_cells(ref.name, found, cell))
-        if len(columns) >= limit and wanted is None:
-            # Groups that were not looked at may have more.
-            more = True
+            elif cells:
+                columns.setdefault(column, []).extend(cells)
+        if more:
             break
     return [shown for cells in columns.values() for shown in cells], more
 
@@ -274,15 +274,8 @@ def _groups(
         waiting.append(row.label)
         size += row.size
         if size >= _AT_ONCE_BYTES or row is rows[-1]:
-            yield from _collected(frame.where(F.col("label").isin(waiting)), place.path)
+            yield from sorted(collected_groups(frame.where(F.col("label").isin(waiting)), place.path).items())
             waiting, size = [], 0
-
-
-def _collected(frame: DataFrame, path: str) -> Iterator[tuple[int, Blobs]]:
-    found: dict[int, Blobs] = {}
-    for row in rows_of(frame, path):
-        found.setdefault(row.label, Blobs()).put(row.name, bytes(row.blob))
-    yield from sorted(found.items())
 
 
 def _shown_cells(step: str, found: StoredCell, only: str | None) -> Iterator[ShownCell]:

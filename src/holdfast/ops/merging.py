@@ -21,8 +21,8 @@ def merged(table: Table, kind: str, described: Mapping[str, Any] | None, present
     """What two entries of a cell make together. Raises InputError if the cell cannot say.
 
     Bags and lists have all, in order; sets and maps all, of a map what comes for a key that both have; a combining cell
-    merges its accumulators, if its CombineFn is one of Holdfast's own. Of a timer the earlier time counts, and of what the
-    engine keeps for itself the later or larger.
+    merges its accumulators, if its CombineFn is one of Holdfast's own. Of a timer the earlier time counts; of what the
+    engine keeps for itself elements that it holds back are put together, and of a time or a number the larger counts.
     """
     if kind == "bag":
         return [*present, *coming]
@@ -30,7 +30,7 @@ def merged(table: Table, kind: str, described: Mapping[str, Any] | None, present
         return present | coming
     if kind == "map":
         return {**present, **coming}
-    if kind == "ordered_list":
+    if isinstance(present, Series):
         series = Series(list(present.times), list(present.values))
         for time, value in zip(coming.times, coming.values, strict=True):
             series.add(time, value)
@@ -46,7 +46,7 @@ def merged(table: Table, kind: str, described: Mapping[str, Any] | None, present
         both = {tag: min(present[tag], coming[tag]) for tag in present.keys() & coming.keys()}
         return {**present, **coming, **both}
     if kind == "hidden":
-        return present if isinstance(present, (Series, bool)) else max(present, coming)
+        return max(present, coming)
     raise InputError(
         f"The {kind} cell {table.spec.name!r} has another value already, and two values cannot be merged.",
         todo="choose keep or replace, or leave the row out",

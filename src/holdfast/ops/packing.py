@@ -7,7 +7,7 @@ the way.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -15,22 +15,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from holdfast.engine.evolution import MANIFEST
 from holdfast.engine.keys import key_of, slot_from_bytes, slot_to_bytes
 from holdfast.engine.log.chain import HEAD
 from holdfast.engine.log.head import Head
 from holdfast.engine.manifest import Evolution, manifest_bytes, reconcile
 from holdfast.engine.state import KeyGroupState
 from holdfast.engine.stored import Blobs, StoredLayout, read_group, write_group
-from holdfast.ops.reading import StepRef, groups_in, rows_of
-from holdfast.spark.arrow_types import arrow_schema
-from holdfast.spark.assign import key_column, key_group
+from holdfast.ops.reading import StepRef, map_groups, rows_of
+from holdfast.spark.assign import key_column, key_label
 from holdfast.spark.labels import labels
 from holdfast.spark.processor import CLOCK, WAKE_TIME
 from holdfast.spark.schemas import read_schema
-from holdfast.spark.seeding import BLOBS_SCHEMA
+from holdfast.spark.seeding import BLOBS_SCHEMA, blob_table
 from holdfast.spark.transport import carried
 
-__all__ = ["LogFacts", "key_columns", "labelled", "log_facts", "packed_frame", "regrouped"]
+__all__ = ["LogFacts", "key_columns", "labelled", "log_facts", "new_groups", "packed_frame", "unpacked"]
 
 _REST = StructType(
     [
@@ -38,11 +38,8 @@ _REST = StructType(
         StructField("window", BinaryType(), False),
         StructField("start", LongType(), False),
         StructField("packed", BinaryType(), False),
-        StructField("last", LongType(), False),
-        StructField("clock", BinaryType(), True),
     ]
 )
-_BLOBS = pa.schema([("label", pa.int32()), ("name", pa.string()), ("blob", pa.binary())])
 
 
 class LogFacts(NamedTuple):
@@ -59,13 +56,7 @@ def log_facts(blobs: DataFrame, path: str) -> LogFacts:
     rows = rows_of(blobs.where(F.col("name").isin(HEAD, CLOCK)).select("name", "blob"), path)
     heads = [Head.decode(bytes(row.blob)).last for row in rows if row.name == HEAD]
     clocks = [bytes(row.blob) for row in rows if row.name == CLOCK]
-    return LogFacts(max(heads, default=0), max(clocks, key=_clock_time, default=None))
-
-
-def _clock_time(clock: bytes) -> int:
-    """Of its own, because what packs times cannot be sent to workers."""
-    time: int = WAKE_TIME.unpack(clock)[0]
-    return time
+    return LogFacts(max(heads, default=0), max(clocks, key=WAKE_TIME.unpack, default=None))
 
 
 def key_columns(manifest: Mapping[str, Any]) -> StructType:
@@ -77,33 +68,21 @@ def key_columns(manifest: Mapping[str, Any]) -> StructType:
 def packed_frame(blobs: DataFrame, step: StepRef) -> DataFrame:
     """The rows of all keys and windows in blobs (label, name, blob) that come group by group."""
     schema = StructType([*key_columns(step.manifest).fields, *_REST.fields])
-    columns = arrow_schema(schema)
     target = step.manifest
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with carried():
-            for _, found in groups_in(batches):
-                rows = list(_packed(found, target))
-                if rows:
-                    values = zip(*rows, strict=True)
-                    arrays = [pa.array(list(column), field.type) for column, field in zip(values, columns, strict=True)]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=columns)
-
-    return blobs.mapInArrow(run, schema)
+    return map_groups(blobs, lambda label, found: _packed(found, target), schema)
 
 
 def _packed(blobs: Blobs, target: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     group = read_group(blobs)
     # A key group that older code left as it was can only be moved if today's code would take it as it is.
     reconcile(group.manifest, {**target, "key_groups": group.manifest["key_groups"]}, Evolution())
-    clock = blobs.get(CLOCK)
     single = len(target["key"]) == 1
     for data, window in group.state.windows.items():
         start = window.window.start.micros if hasattr(window.window, "start") else 0
         for slot in window.slots():
             key = key_of(slot)
             keys = (key,) if single else tuple(key)
-            yield (*keys, slot_to_bytes(slot), data, start, window.pack(slot), group.head.last, clock)
+            yield (*keys, slot_to_bytes(slot), data, start, window.pack(slot))
 
 
 def labelled(rows: DataFrame, manifest: Mapping[str, Any], key_groups: int) -> DataFrame:
@@ -112,32 +91,34 @@ def labelled(rows: DataFrame, manifest: Mapping[str, Any], key_groups: int) -> D
     hashed = [key_column(field.name, field.dataType) for field in fields]
     if manifest.get("parallel_over", "key") != "key":
         hashed.append(F.col("start"))
-    numbers = F.array(*(F.lit(label) for label in labels(key_groups)))
-    return rows.withColumn("label", F.element_at(numbers, key_group(hashed, key_groups) + 1))
+    return rows.withColumn("label", key_label(hashed, key_groups))
 
 
-def regrouped(rows: DataFrame, manifest: Mapping[str, Any]) -> DataFrame:
-    """Blobs (label, name, blob) of new key groups, from labelled rows."""
+def new_groups(
+    rows: DataFrame, manifest: Mapping[str, Any], facts: LogFacts, assemble: Callable[[pa.Table], KeyGroupState]
+) -> DataFrame:
+    """The blobs (label, name, blob) of all key groups of a step, made of labelled rows of their state.
+
+    Every key group has the manifest and the clock, also one without a key: no window that was closed in one key group may be
+    opened again in another.
+    """
     data = manifest_bytes(manifest)
     origin = uuid.uuid4().bytes
-    wanted = dict(manifest)
 
     def build(key: Sequence[Any], table: pa.Table) -> pa.Table:
         with carried():
-            label = key[0].as_py()
-            state = KeyGroupState(StoredLayout(wanted))
-            columns = (table[name].to_pylist() for name in ("slot", "window", "packed"))
-            for slot, window, packed in zip(*columns, strict=True):
-                state.window_of(window).unpack(slot_from_bytes(slot), packed)
-            blobs = write_group(state, data, max(table["last"].to_pylist()), origin)
-            clocks = [clock for clock in table["clock"].to_pylist() if clock is not None]
-            if clocks:
-                # The latest: no window that was closed in one key group may be opened again in another.
-                blobs.put(CLOCK, max(clocks, key=_clock_time))
-            names, contents = zip(*blobs.items(), strict=True)
-            return pa.Table.from_arrays(
-                [pa.array([label] * len(names), pa.int32()), pa.array(names, pa.string()), pa.array(contents, pa.binary())],
-                schema=_BLOBS,
-            )
+            return blob_table(key[0].as_py(), write_group(assemble(table), data, facts.last, origin).items())
 
-    return rows.groupBy("label").applyInArrow(build, BLOBS_SCHEMA)
+    everywhere = {MANIFEST: data} if facts.clock is None else {MANIFEST: data, CLOCK: facts.clock}
+    common = [(label, *blob) for label in labels(int(manifest["key_groups"])) for blob in everywhere.items()]
+    built = rows.groupBy("label").applyInArrow(build, BLOBS_SCHEMA)
+    return built.unionByName(rows.sparkSession.createDataFrame(common, BLOBS_SCHEMA))
+
+
+def unpacked(rows: pa.Table, manifest: Mapping[str, Any]) -> KeyGroupState:
+    """The state that packed rows are of."""
+    state = KeyGroupState(StoredLayout(manifest))
+    columns = (rows[name].to_pylist() for name in ("slot", "window", "packed"))
+    for slot, window, packed in zip(*columns, strict=True):
+        state.window_of(window).unpack(slot_from_bytes(slot), packed)
+    return state

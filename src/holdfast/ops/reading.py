@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from holdfast.engine.evolution import MANIFEST
 from holdfast.engine.manifest import read_manifest
@@ -31,11 +32,13 @@ __all__ = [
     "blobs_frame",
     "change_feed",
     "choose_step",
+    "collected_groups",
     "find_steps",
     "group_blobs",
     "groups_in",
     "map_groups",
     "our_errors",
+    "record_batches",
     "rows_of",
     "steps_of",
 ]
@@ -58,7 +61,7 @@ class StepRef:
     name: str
     operator: int
     manifest: dict[str, Any]
-    """That of one of its key groups; others may still have an older one."""
+    """That of the key groups which have the most cells; others may still have an older one."""
 
 
 def blobs_frame(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> DataFrame:
@@ -94,10 +97,10 @@ def steps_of(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[St
         if not operator.is_a_step:
             continue
         frame = blobs_frame(spark, checkpoint, operator.number, batch)
-        with our_errors(checkpoint.path):
-            stored = frame.where(F.col("name") == MANIFEST).select("blob").take(1)
+        stored = rows_of(frame.where(F.col("name") == MANIFEST).select("blob").distinct(), checkpoint.path)
         if stored:
-            manifest = read_manifest(bytes(stored[0].blob))
+            # After a change of code key groups get its manifest one by one; what they have fits the one with the most cells.
+            manifest = max((read_manifest(bytes(row.blob)) for row in stored), key=lambda manifest: len(manifest["cells"]))
             found.append(StepRef(manifest["name"], operator.number, manifest))
     return sorted(found, key=lambda step: step.name)
 
@@ -129,8 +132,7 @@ def choose_step(steps: Sequence[StepRef], name: str | None, path: str) -> list[S
 def group_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int, label: int) -> Blobs | None:
     """The blobs of one key group, read by the driver; None if it has none."""
     frame = blobs_frame(spark, checkpoint, operator, batch).where(F.col("label") == label)
-    rows = rows_of(frame.select("name", "blob"), checkpoint.path)
-    return Blobs({row.name: bytes(row.blob) for row in rows}) if rows else None
+    return collected_groups(frame, checkpoint.path).get(label)
 
 
 def groups_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Blobs]]:
@@ -147,7 +149,7 @@ def groups_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Blobs]]:
         yield label, blobs
 
 
-def map_groups(frame: DataFrame, function: GroupFunction, schema: str) -> DataFrame:
+def map_groups(frame: DataFrame, function: GroupFunction, schema: str | StructType) -> DataFrame:
     """What a function gives for each key group, as rows of a schema.
 
     A group's rows must come together in `frame`, whose columns are label, name and blob.
@@ -157,12 +159,26 @@ def map_groups(frame: DataFrame, function: GroupFunction, schema: str) -> DataFr
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carried():
             for label, blobs in groups_in(batches):
-                rows = list(function(label, blobs))
-                arrays = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(columns)]
-                if rows:
-                    yield pa.RecordBatch.from_arrays(arrays, schema=columns)
+                yield from record_batches(function(label, blobs), columns)
 
     return frame.mapInArrow(run, schema)
+
+
+def record_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as one batch; none of no rows."""
+    rows = list(rows)
+    if rows:
+        values = zip(*rows, strict=True)
+        arrays = [pa.array(list(column), field.type) for column, field in zip(values, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def collected_groups(frame: DataFrame, path: str) -> dict[int, Blobs]:
+    """The key groups of a frame (label, name, blob), read by the driver, by label."""
+    found: dict[int, Blobs] = {}
+    for row in rows_of(frame, path):
+        found.setdefault(row.label, Blobs()).put(row.name, bytes(row.blob))
+    return found
 
 
 def rows_of(frame: DataFrame, path: str) -> list[Any]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import CheckpointError
 from holdfast.ops.layout import Checkpoint, Operator, open_checkpoint
-from holdfast.ops.packing import labelled, packed_frame, regrouped
+from holdfast.ops.packing import labelled, log_facts, new_groups, packed_frame, unpacked
 from holdfast.ops.reading import StepRef, blobs_frame, choose_step, our_errors, steps_of
 from holdfast.spark.files import join
 from holdfast.spark.seeding import seed_operator
 
-__all__ = ["regroup", "write_manifest"]
+__all__ = ["regroup", "seed_step", "write_manifest"]
 
 _KEY_GROUPS_MAX = 32_768
 
@@ -41,12 +41,24 @@ def _regroup_step(
     spark: SparkSession, place: Checkpoint, operator: Operator, step: StepRef, batch: int, key_groups: int
 ) -> None:
     manifest = {**step.manifest, "key_groups": key_groups}
-    rows = labelled(packed_frame(blobs_frame(spark, place, operator.number, batch), step), manifest, key_groups)
+    blobs = blobs_frame(spark, place, operator.number, batch)
+    rows = labelled(packed_frame(blobs, step), manifest, key_groups)
+    seed_step(
+        spark,
+        place,
+        operator,
+        batch,
+        new_groups(rows, manifest, log_facts(blobs, place.path), lambda table: unpacked(table, manifest)),
+    )
+
+
+def seed_step(spark: SparkSession, place: Checkpoint, operator: Operator, batch: int, blobs: DataFrame) -> None:
+    """Makes blobs (label, name, blob) the state of a step after a micro-batch, in a checkpoint that nobody uses."""
     seed_operator(
         spark,
         place.files,
         operator.path,
-        regrouped(rows, manifest),
+        blobs,
         version=batch + 1,
         partitions=len(place.partitions_at(operator, batch)),
         time_mode=str(operator.properties["timeMode"]),

@@ -8,7 +8,9 @@ from typing import Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType
 
-__all__ = ["key_column", "key_group", "quoted"]
+from holdfast.spark.labels import labels
+
+__all__ = ["key_column", "key_group", "key_label", "quoted"]
 
 
 def key_column(name: str, data_type: DataType) -> Any:
@@ -23,6 +25,12 @@ def key_column(name: str, data_type: DataType) -> Any:
 def key_group(columns: Sequence[Any], key_groups: int) -> Any:
     """The number of the key group of a key that has these columns."""
     return F.pmod(F.xxhash64(*columns), F.lit(key_groups)).cast("int")
+
+
+def key_label(columns: Sequence[Any], key_groups: int) -> Any:
+    """The label of the key group of a key that has these columns."""
+    numbers = F.array(*(F.lit(label) for label in labels(key_groups)))
+    return F.element_at(numbers, key_group(columns, key_groups) + 1)
 
 
 def quoted(name: str) -> str:

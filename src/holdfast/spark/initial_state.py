@@ -27,18 +27,15 @@ from holdfast.model.step import Step
 from holdfast.model.timestamps import Timestamp
 from holdfast.model.windows import GlobalWindow, GlobalWindows, IntervalWindow
 from holdfast.spark.arrow_types import to_python
-from holdfast.spark.assign import key_column, key_group, quoted
-from holdfast.spark.labels import labels
+from holdfast.spark.assign import key_column, key_label, quoted
 from holdfast.spark.plan import Loaded, StepPlan
+from holdfast.spark.seeding import BLOBS_SCHEMA, blob_table
 from holdfast.spark.transport import carried
 
-__all__ = ["INITIAL_SCHEMA", "initial_blobs", "initial_problems"]
-
-INITIAL_SCHEMA = "label int, name string, blob binary"
+__all__ = ["initial_blobs", "initial_problems"]
 
 _WINDOW = "window"
 _COLLECTIONS = ("bag", "set", "map", "ordered_list")
-_BLOBS = pa.schema([("label", pa.int32()), ("name", pa.string()), ("blob", pa.binary())])
 
 
 def initial_problems(df: Any, step: Step, keys: StructType, backend: str) -> Iterator[str]:
@@ -78,9 +75,8 @@ def initial_blobs(df: DataFrame, plan: StepPlan, keys: StructType, step: Step) -
             hashed.append(start)
     cells = [cell.name for cell in step.cells if cell.name in df.columns]
     columns += [F.col(quoted(name)).alias(f"c{i}") for i, name in enumerate(cells)]
-    numbers = F.array(*(F.lit(label) for label in labels(plan.key_groups)))
-    label = F.element_at(numbers, key_group(hashed, plan.key_groups) + 1)
-    return df.select(label.alias("label"), *columns).groupBy("label").applyInArrow(_builder(plan, cells), INITIAL_SCHEMA)
+    label = key_label(hashed, plan.key_groups).alias("label")
+    return df.select(label, *columns).groupBy("label").applyInArrow(_builder(plan, cells), BLOBS_SCHEMA)
 
 
 def _builder(plan: StepPlan, cells: list[str]) -> Callable[[Sequence[Any], pa.Table], pa.Table]:
@@ -90,10 +86,7 @@ def _builder(plan: StepPlan, cells: list[str]) -> Callable[[Sequence[Any], pa.Ta
         with carried():
             loaded = _loaded(plan)
             state = _state(table.combine_chunks(), loaded.layout, cells, plan.name)
-            blobs = dict(write_group(state, manifest_bytes(plan.manifest), 0, origin).items())
-            found = pa.array([key[0].as_py()] * len(blobs), pa.int32())
-            arrays = [found, pa.array(list(blobs), pa.string()), pa.array(list(blobs.values()), pa.binary())]
-            return pa.Table.from_arrays(arrays, schema=_BLOBS)
+            return blob_table(key[0].as_py(), write_group(state, manifest_bytes(plan.manifest), 0, origin).items())
 
     return build
 

@@ -31,7 +31,7 @@ from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
 from holdfast.spark.transport import carried
 from holdfast.spark.worker import WORKER
 
-__all__ = ["CLOCK", "OUTPUT_SCHEMA", "WAKE", "WAKE_TIME", "KeyGroupProcessor"]
+__all__ = ["CLOCK", "OUTPUT_SCHEMA", "WAKE_TIME", "KeyGroupProcessor", "wake_soon"]
 
 Packed = tuple[int, int, bytes | None]
 """Source, part and payload of a packed row."""
@@ -66,8 +66,8 @@ class KeyGroupProcessor(StatefulProcessor):
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
         """Takes a blob that a new job begins with, and sees to it that the key group is looked at soon."""
         self._blobs.put(initialState.name, bytes(initialState.blob))
-        if initialState.name == MANIFEST:
-            self._wake_soon(timerValues)
+        if initialState.name == MANIFEST and (self._plan.uses_event_time or self._plan.uses_processing_time):
+            wake_soon(self._handle, self._blobs, timerValues, by_clock=self._plan.uses_processing_time)
 
     def handleExpiredTimer(
         self,
@@ -153,14 +153,6 @@ class KeyGroupProcessor(StatefulProcessor):
             self._handle.registerTimer(wanted)
             self._blobs.put(WAKE, WAKE_TIME.pack(wanted))
 
-    def _wake_soon(self, times: Any) -> None:
-        """Has the key group woken as soon as a clock moves; what it really waits for, it finds out then."""
-        if not (self._plan.uses_event_time or self._plan.uses_processing_time):
-            return
-        wanted = _now_micros(times) // 1000 + 1 if self._plan.uses_processing_time else times.getCurrentWatermarkInMs() + 1
-        self._handle.registerTimer(wanted)
-        self._blobs.put(WAKE, WAKE_TIME.pack(wanted))
-
     def _next_wake(self, due: Due, times: Any) -> int | None:
         """In milliseconds, rounded up: at a time that Spark's clock can show, everything until then is due."""
         event = None if due.event is None or due.event >= _NEVER else due.event
@@ -171,6 +163,13 @@ class KeyGroupProcessor(StatefulProcessor):
         if event is not None or (soonest and self._plan.script is not None):
             soonest.append(_now_micros(times) // 1000 + 1)
         return min(soonest) if soonest else None
+
+
+def wake_soon(handle: Any, blobs: SparkStore, times: Any, *, by_clock: bool) -> None:
+    """Has a key group woken as soon as its clock moves; what it really waits for, it finds out then."""
+    wanted = _now_micros(times) // 1000 + 1 if by_clock else times.getCurrentWatermarkInMs() + 1
+    handle.registerTimer(wanted)
+    blobs.put(WAKE, WAKE_TIME.pack(wanted))
 
 
 def _now_micros(times: Any) -> int:

@@ -9,9 +9,11 @@ not know its version except by its file's name.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -19,22 +21,32 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from holdfast.errors import HoldfastError
 from holdfast.spark.failures import first_cause
 from holdfast.spark.files import Files, join, normalised
-from holdfast.spark.processor import WAKE, WAKE_TIME
+from holdfast.spark.processor import wake_soon
 from holdfast.spark.session import with_settings
 from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
 
-__all__ = ["BLOBS_SCHEMA", "seed_operator"]
+__all__ = ["BLOBS_SCHEMA", "blob_table", "seed_operator"]
 
 BLOBS_SCHEMA = "label int, name string, blob binary"
 
 _TIME_MODES = {"NoTime": "None", "EventTime": "EventTime", "ProcessingTime": "ProcessingTime"}
 
 
+_BLOBS = pa.schema([("label", pa.int32()), ("name", pa.string()), ("blob", pa.binary())])
+
+
+def blob_table(label: int, blobs: Iterable[tuple[str, bytes]]) -> pa.Table:
+    """The blobs of a key group as rows of `BLOBS_SCHEMA`."""
+    names, contents = zip(*blobs, strict=True)
+    columns = [pa.array([label] * len(names), pa.int32()), pa.array(names, pa.string()), pa.array(contents, pa.binary())]
+    return pa.Table.from_arrays(columns, schema=_BLOBS)
+
+
 class _Seeder(StatefulProcessor):
     """Puts the blobs of a key group into its state, and sees to it that it is looked at in the next micro-batch."""
 
-    def __init__(self, timed: bool) -> None:
-        self._timed = timed
+    def __init__(self, time_mode: str) -> None:
+        self._time_mode = time_mode
 
     def init(self, handle: Any) -> None:
         self._handle = handle
@@ -43,21 +55,12 @@ class _Seeder(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         for row in rows:
             self._blobs.put(row.name, bytes(row.blob))
-        if self._timed:
-            # What the group really waits for, its step finds out when it is woken.
-            soon = max(int(timerValues.getCurrentProcessingTimeInMs()), 0) + 1 if self._by_clock else 1
-            self._handle.registerTimer(soon)
-            self._blobs.put(WAKE, WAKE_TIME.pack(soon))
+        if self._time_mode != "None":
+            wake_soon(self._handle, self._blobs, timerValues, by_clock=self._time_mode == "ProcessingTime")
         yield from ()
-
-    _by_clock = False
 
     def close(self) -> None:
         """Nothing to release."""
-
-
-class _ClockSeeder(_Seeder):
-    _by_clock = True
 
 
 def seed_operator(
@@ -107,14 +110,13 @@ def _run(
         stream = spark.readStream.schema(BLOBS_SCHEMA).parquet(source)
         if time_mode == "EventTime":
             stream = stream.withColumn("time", F.timestamp_seconds(F.lit(1))).withWatermark("time", "0 seconds")
-        seeder = _ClockSeeder(True) if time_mode == "ProcessingTime" else _Seeder(time_mode == "EventTime")
         seeded = stream.groupBy("label").transformWithState(
-            statefulProcessor=seeder, outputStructType="done int", outputMode="Append", timeMode=time_mode
+            statefulProcessor=_Seeder(time_mode), outputStructType="done int", outputMode="Append", timeMode=time_mode
         )
         writer = seeded.writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.outputMode("append").trigger(availableNow=True).start()
-        query.awaitTermination()
-    error = query.exception()
-    if error is not None:
-        raise HoldfastError(f"The state could not be written: {first_cause(str(error))}") from error
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            raise HoldfastError(f"The state could not be written: {first_cause(str(error))}") from error
     return join(work, "checkpoint", "state", "0")
