@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import threading
+import uuid
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from holdfast.ops.export import export_state
 from holdfast.ops.importing import import_state
@@ -12,6 +14,7 @@ from holdfast.ops.inspect import read_state
 from holdfast.ops.restore import restore_savepoint
 from holdfast.ops.savepoint import create_savepoint
 from holdfast.ops.verify import verify_checkpoint
+from holdfast.spark.files import files_of
 
 from .payments import Payments
 
@@ -19,7 +22,8 @@ from .payments import Payments
 @pytest.fixture
 def elsewhere(spark, tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    name = f"tools{os.getpid()}"
+    # Hadoop keeps what it knows of a name.
+    name = f"tools{uuid.uuid4().hex}"
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
     configuration.set(f"fs.viewfs.mounttable.{name}.link./data", (tmp_path / "elsewhere").as_uri())
     return f"viewfs://{name}/data"
@@ -49,3 +53,24 @@ def test_there_and_back(spark, elsewhere, tmp_path):
     expected = payments.run(checkpoint)
     assert payments.run(f"{elsewhere}/restored", key_groups=3) == expected
     assert payments.run(f"{elsewhere}/imported", key_groups=3) == expected
+
+
+def test_a_file_is_read_while_it_is_put_in_anothers_place(spark, elsewhere, tmp_path):
+    path, local = f"{elsewhere}/lock.json", tmp_path / "elsewhere" / "lock.json"
+    files = files_of(spark, path)
+    files.write(path, b"before")
+    # For a moment, the checksums beside the file are still those of the one before.
+    local.write_bytes(b"after")
+    renewal = threading.Timer(0.08, (tmp_path / "elsewhere" / ".lock.json.crc").unlink)
+    renewal.start()
+    assert files.read(path) == b"after"
+    renewal.join()
+
+
+def test_a_file_that_stays_damaged_is_an_error(spark, elsewhere, tmp_path):
+    path = f"{elsewhere}/file"
+    files = files_of(spark, path)
+    files.write(path, b"before")
+    (tmp_path / "elsewhere" / "file").write_bytes(b"after")
+    with pytest.raises(Py4JJavaError, match="Checksum error"):
+        files.read(path)

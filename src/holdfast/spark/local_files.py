@@ -1,0 +1,143 @@
+"""Files of this machine, without Spark.
+
+Hadoop's local file system keeps a `.name.crc` beside each file and refuses to read what does not match it: those are
+neither listed nor copied, and are removed with what they are about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import threading
+from pathlib import Path
+
+from holdfast.spark.file_access import BLOCK_BYTES, FileInfo, Files
+from holdfast.spark.paths import join, local_path
+
+__all__ = ["LocalFiles"]
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""What file systems say that have no links between files."""
+
+
+def _checksum(path: Path) -> Path:
+    return path.with_name(f".{path.name}.crc")
+
+
+class LocalFiles(Files):
+    def read(self, path: str) -> bytes | None:
+        try:
+            return self._path(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def write(self, path: str, content: bytes) -> None:
+        local = self._path(path)
+        partial = self._written_beside(local, content)
+        partial.replace(local)
+        _checksum(local).unlink(missing_ok=True)
+
+    def create(self, path: str, content: bytes) -> bool:
+        local = self._path(path)
+        partial = self._written_beside(local, content)
+        try:
+            os.link(partial, local)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return self._created_in_place(local, content)
+        finally:
+            partial.unlink()
+        return True
+
+    def entries(self, path: str) -> list[FileInfo] | None:
+        local = self._path(path)
+        if not local.is_dir():
+            return None
+        found = []
+        for name in sorted(os.listdir(local)):
+            if not (name.startswith(".") and name.endswith(".crc")):
+                # A job that runs may remove it at any time.
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(self._info(local / name, join(path, name)))
+        return found
+
+    def info(self, path: str) -> FileInfo | None:
+        local = self._path(path)
+        return self._info(local, path) if local.exists() else None
+
+    def make_directory(self, path: str) -> None:
+        self._path(path).mkdir(parents=True, exist_ok=True)
+
+    def move(self, path: str, to: str) -> None:
+        local, target = self._path(path), self._path(to)
+        if target.exists():
+            raise FileExistsError(to)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        local.rename(target)
+        if _checksum(local).exists():
+            _checksum(local).rename(_checksum(target))
+
+    def remove(self, path: str) -> None:
+        local = self._path(path)
+        if local.is_dir():
+            shutil.rmtree(local)
+        else:
+            local.unlink(missing_ok=True)
+            _checksum(local).unlink(missing_ok=True)
+
+    def copy(self, path: str, to: str) -> None:
+        target = self._path(to)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(self._path(path), target)
+        _checksum(target).unlink(missing_ok=True)
+
+    def sha256(self, path: str) -> str:
+        digest = hashlib.sha256()
+        with self._path(path).open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                digest.update(block)
+        return digest.hexdigest()
+
+    def side_checksums(self, path: str) -> bytes | None:
+        return self.read(str(_checksum(self._path(path))))
+
+    @staticmethod
+    def _path(path: str) -> Path:
+        local = local_path(path)
+        assert local is not None, path
+        return local
+
+    @staticmethod
+    def _info(local: Path, path: str) -> FileInfo:
+        status = local.stat()
+        return FileInfo(local.name, path, status.st_size, local.is_dir(), status.st_mtime)
+
+    @staticmethod
+    def _created_in_place(local: Path, content: bytes) -> bool:
+        """Where there are no links: a file that is created by one only, but can be seen before it is whole."""
+        try:
+            with local.open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            return False
+        return True
+
+    @staticmethod
+    def _written_beside(local: Path, content: bytes) -> Path:
+        local.parent.mkdir(parents=True, exist_ok=True)
+        partial = local.with_name(f".{local.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+        try:
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+        return partial
