@@ -220,7 +220,7 @@ class TestManifest:
         except Exception as error:
             from holdfast.spark.failures import query_failure
 
-            raise query_failure(error, "Count", "") from None
+            raise query_failure(error, "") from None
 
 
 class TestSideInputs:

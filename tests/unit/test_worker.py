@@ -44,3 +44,23 @@ def test_another_query_or_key_group_has_its_own(loaded, query, label):
     worker = Worker()
     worker.add_group("query", loaded, Place("query", "count", 3), loaded.layout, b"manifest")
     assert worker.group(query, loaded, label, b"manifest") is None
+
+
+def test_a_step_that_was_not_used_for_long_is_torn_down_and_hurts_nobody(caplog):
+    torn_down = []
+
+    def plan(name):
+        def teardown():
+            torn_down.append(name)
+            raise ValueError("not now")
+
+        loaded = SimpleNamespace(runner=SimpleNamespace(teardown=teardown), refresh=lambda side_inputs: None)
+        loaded.plan = SimpleNamespace(name=name, digest=name, side_inputs={}, load=lambda: loaded)
+        return loaded.plan
+
+    worker = Worker()
+    for number in range(17):
+        worker.step(plan(f"step {number}"), "query")
+    assert torn_down == ["step 0"]
+    assert "The step 'step 0' could not be torn down." in caplog.text
+    assert "ValueError: not now" in caplog.text

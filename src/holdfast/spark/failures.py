@@ -13,17 +13,17 @@ __all__ = ["first_cause", "query_failure"]
 _PYTHON_CAUSE = re.compile(r"^(\w[\w.]*(?:Error|Exception|Warning|Interrupt)): (.*)$", re.MULTILINE)
 
 
-def query_failure(error: Any, job: str, checkpoint: str) -> HoldfastError:
-    """The error to raise for the exception with which a streaming query ended."""
+def query_failure(error: Any, checkpoint: str, job: str | None = None) -> HoldfastError:
+    """The error to raise for the exception with which a streaming query, perhaps that of a job, ended."""
     text = str(error)
     cause = getattr(error, "__cause__", None)
     if cause is not None:
         text += f"\n{cause}"
     ours = uncarried(text)
     if ours is not None:
-        return ours.within(job=job)
+        return ours if job is None else ours.within(job=job)
     return JobFailed(
-        f"The job {job!r} failed: {first_cause(text)}",
+        f"The {'query' if job is None else f'job {job!r}'} failed: {first_cause(text)}",
         detail="Spark's own report is the __cause__ of this error.",
         todo="mend the cause and start the job again: it goes on from the last committed micro-batch",
         context={"checkpoint": checkpoint},

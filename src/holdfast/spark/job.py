@@ -336,7 +336,7 @@ class Job:
         self._presence.check()
         error = None if self._interrupted else query.exception()
         if error is not None:
-            raise query_failure(error, self.name, self.checkpoint) from error
+            raise query_failure(error, self.checkpoint, self.name) from error
 
 
 def _write_all(batch: DataFrame, sinks: list[tuple[Origin | None, Sink]], info: BatchInfo) -> None:

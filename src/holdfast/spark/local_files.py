@@ -11,13 +11,15 @@ import errno
 import hashlib
 import os
 import shutil
+import tempfile
 import threading
+import weakref
 from pathlib import Path
 
 from holdfast.spark.file_access import BLOCK_BYTES, FileInfo, Files
 from holdfast.spark.paths import join, local_path
 
-__all__ = ["LocalFiles"]
+__all__ = ["LocalFiles", "temporary_folder"]
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """What file systems say that have no links between files."""
@@ -141,3 +143,10 @@ class LocalFiles(Files):
             partial.unlink(missing_ok=True)
             raise
         return partial
+
+
+def temporary_folder(owner: object, prefix: str) -> Path:
+    """A new folder that is removed with its owner, at the latest when the process ends."""
+    folder = tempfile.mkdtemp(prefix=prefix)
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

@@ -9,7 +9,6 @@ therefore see newer content than it did before.
 from __future__ import annotations
 
 import itertools
-import tempfile
 import time
 import uuid
 import warnings
@@ -22,6 +21,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from holdfast.model.side_inputs import SideInput
 from holdfast.model.step import Step
+from holdfast.spark.local_files import temporary_folder
 
 __all__ = ["Refresher", "Sent", "send_all"]
 
@@ -85,13 +85,13 @@ class Refresher(StreamingQueryListener):
         self._name = name
         self._sent_at = 0.0
         self._versions = itertools.count()
-        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-side-input-")
+        self._folder = temporary_folder(self, "holdfast-side-input-")
 
     def send(self) -> None:
         """Reads the source and gives its content to the workers."""
         self._sent_at = time.monotonic()
         content = cloudpickle.dumps(_view(self._side_input))  # type: ignore[no-untyped-call]
-        file = Path(self._folder.name) / f"{self._name}.{next(self._versions)}"
+        file = self._folder / f"{self._name}.{next(self._versions)}"
         file.write_bytes(content)
         self._spark.sparkContext.addFile(str(file))
 

@@ -11,14 +11,16 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from holdfast import errors
 from holdfast.errors import HoldfastError
 
-__all__ = ["WorkerFailure", "carried", "uncarried"]
+__all__ = ["Shown", "WorkerFailure", "carried", "uncarried"]
 
 _MARKED = re.compile(r"<holdfast-error ([A-Za-z0-9+/=]+)>")
+
+
+_PLAIN = (str, int, float, bool, type(None))
 
 
 class WorkerFailure(Exception):
@@ -36,14 +38,20 @@ def carried() -> Iterator[None]:
             "what": error.what,
             "detail": error.detail,
             "todo": error.todo,
-            "context": {name: _plain(value) for name, value in error.context.items()},
+            "context": {name: value for name, value in error.context.items() if isinstance(value, _PLAIN)},
+            "shown": {name: repr(value) for name, value in error.context.items() if not isinstance(value, _PLAIN)},
         }
         marked = base64.b64encode(json.dumps(parts).encode()).decode()
         raise WorkerFailure(f"{error}\n<holdfast-error {marked}>") from None
 
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+class Shown(str):
+    """How a value of the worker looks, which itself did not travel: a window, a key of several columns."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def uncarried(text: str) -> HoldfastError | None:
@@ -52,6 +60,7 @@ def uncarried(text: str) -> HoldfastError | None:
     if found is None:
         return None
     parts = json.loads(base64.b64decode(found.group(1)))
+    parts["context"] |= {name: Shown(text) for name, text in parts.pop("shown").items()}
     error_class = getattr(errors, parts.pop("type"), HoldfastError)
     error: HoldfastError = error_class.__new__(error_class)
     HoldfastError.__init__(error, **parts)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import logging
 from collections import OrderedDict
 from collections.abc import Hashable
 from pathlib import Path
@@ -29,6 +30,14 @@ __all__ = ["WORKER", "Worker"]
 _STEPS_MAX = 16
 _FREEZE_BYTES_MIN = 32 * 1024 * 1024
 _FREEZE_RATIO = 1.25
+
+
+def _tear_down(old: Loaded) -> None:
+    """Ends a step that has not been used for long. What it raises must not hurt the one that is about to run."""
+    try:
+        old.runner.teardown()
+    except Exception:
+        logging.getLogger("holdfast").warning("The step %r could not be torn down.", old.plan.name, exc_info=True)
 
 
 class Worker:
@@ -50,7 +59,7 @@ class Worker:
             loaded = self._steps[name] = plan.load()
             while len(self._steps) > _STEPS_MAX:
                 _, old = self._steps.popitem(last=False)
-                old.runner.teardown()
+                _tear_down(old)
         self._steps.move_to_end(name)
         loaded.refresh(plan.side_inputs)
         return loaded

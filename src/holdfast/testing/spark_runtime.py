@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from holdfast.model.timers import TimeDomain
 from holdfast.model.timestamps import Timestamp
 from holdfast.spark.failures import query_failure
 from holdfast.spark.labels import labels
+from holdfast.spark.local_files import temporary_folder
 from holdfast.spark.metrics import MetricsParam
 from holdfast.spark.pack import PACKED_SCHEMA, pack_function, packed_rows
 from holdfast.spark.payload import from_payload
@@ -129,8 +129,7 @@ class SparkRuntime:
         self._key_groups = key_groups
         self._backend = backend
         self._spark = scripted_session()
-        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-script-")
-        root = Path(self._folder.name)
+        root = temporary_folder(self, "holdfast-script-")
         self._input = root / "input"
         self._input.mkdir()
         self._checkpoint = str(root / "checkpoint")
@@ -255,7 +254,7 @@ class SparkRuntime:
         try:
             self._query.processAllAvailable()
         except Exception as error:
-            raise query_failure(self._query.exception() or error, self._step.name, self._checkpoint) from None
+            raise query_failure(self._query.exception() or error, self._checkpoint) from None
 
 
 def _read_output(tag: str, time: int, window: bytes, value: bytes) -> Output:
