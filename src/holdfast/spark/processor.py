@@ -154,15 +154,20 @@ class KeyGroupProcessor(StatefulProcessor):
             self._blobs.put(WAKE, WAKE_TIME.pack(wanted))
 
     def _next_wake(self, due: Due, times: Any) -> int | None:
-        """In milliseconds, rounded up: at a time that Spark's clock can show, everything until then is due."""
+        """In milliseconds, rounded up: at a time that Spark's clock can show, everything until then is due.
+
+        Always in the future. Of what is due by now, all that can be done in this micro-batch is; and Spark removes a timer
+        after it has fired, so one for the same time, set while it fires, would be lost.
+        """
         event = None if due.event is None or due.event >= _NEVER else due.event
         if not self._plan.uses_processing_time:
-            # A time to live may have been looked up a little early; what is due now has been done.
             return None if event is None else max(-(-event // 1000), times.getCurrentWatermarkInMs() + 1)
-        soonest = [] if due.real is None else [-(-due.real // 1000)]
-        if event is not None or (soonest and self._plan.script is not None):
-            soonest.append(_now_micros(times) // 1000 + 1)
-        return min(soonest) if soonest else None
+        if event is None and due.real is None:
+            return None
+        soon = _now_micros(times) // 1000 + 1
+        if event is not None or due.real is None or self._plan.script is not None:
+            return soon
+        return max(-(-due.real // 1000), soon)
 
 
 def wake_soon(handle: Any, blobs: SparkStore, times: Any, *, by_clock: bool) -> None:
