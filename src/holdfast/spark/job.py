@@ -25,13 +25,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from holdfast.engine.metrics import StepMetrics
 from holdfast.errors import CheckpointLocked, HoldfastError, InvalidStep, JobFailed
 from holdfast.model.timestamps import Duration
+from holdfast.spark.checkpoint_files import file_settings
 from holdfast.spark.failures import query_failure
 from holdfast.spark.job_manifest import check_job_manifest
 from holdfast.spark.lineage import steps_above
 from holdfast.spark.lock import LockInfo
+from holdfast.spark.paths import normalised
 from holdfast.spark.presence import Presence
 from holdfast.spark.progress import Progress
-from holdfast.spark.session import apply_settings
+from holdfast.spark.session import apply_settings, with_settings
 from holdfast.spark.sinks.base import BatchInfo, Sink
 from holdfast.spark.triggers import AvailableNow, Batches, Every, read_trigger
 from holdfast.spark.unpack import Origin, origin_of, unpack
@@ -182,7 +184,7 @@ class Job:
         self._stopping.clear()
         self._held_back.clear()
         self._interrupted = False
-        writer = frame.writeStream.queryName(self.name).option("checkpointLocation", self.checkpoint)
+        writer = frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(self.checkpoint))
         writer = self._triggered(writer.outputMode("append"))
         with self._settings(spark, steps):
             self._query = writer.foreachBatch(self._handler(sinks)).start()
@@ -292,24 +294,15 @@ class Job:
         milliseconds = Duration.of(trigger.interval).micros // 1000
         return writer.trigger(processingTime=f"{milliseconds} milliseconds")
 
-    @contextlib.contextmanager
-    def _settings(self, spark: SparkSession, steps: list[Any]) -> Iterator[None]:
+    def _settings(self, spark: SparkSession, steps: list[Any]) -> contextlib.AbstractContextManager[None]:
         """Settings that only this query needs; it copies them when it starts."""
-        wanted = {}
+        wanted = file_settings(spark, self.checkpoint)
         if isinstance(self._trigger, AvailableNow) and any(step.uses_processing_time for step in steps):
             # In this mode Spark would run empty micro-batches for ever, waiting for timers.
             wanted[_NO_DATA] = "false"
         if self._retained_batches is not None:
             wanted["spark.sql.streaming.minBatchesToRetain"] = str(self._retained_batches)
-        before = {option: spark.conf.get(option) for option in wanted}
-        for option, value in wanted.items():
-            spark.conf.set(option, value)
-        try:
-            yield
-        finally:
-            for option, previous in before.items():
-                if previous is not None:
-                    spark.conf.set(option, previous)
+        return with_settings(spark, wanted)
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

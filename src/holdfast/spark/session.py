@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast.errors import HoldfastError
+from holdfast.spark.checkpoint_files import local_file_settings
 
 __all__ = ["REQUIRED", "SETTINGS", "apply_settings", "session", "with_settings"]
 
@@ -81,7 +82,7 @@ def session(name: str = "holdfast", *, cores: int | None = None, config: Mapping
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _share_import_path()
     given = {option: str(value) for option, value in (config or {}).items()}
-    settings = {**SETTINGS, **_LOCAL, "spark.sql.shuffle.partitions": str(cores)}
+    settings = {**SETTINGS, **_LOCAL, **local_file_settings(), "spark.sql.shuffle.partitions": str(cores)}
     if _BATCH_ROWS in given:
         del settings[_BATCH_BYTES]
     settings |= given

@@ -30,6 +30,7 @@ from holdfast.model.coders import Coder, default_coder
 from holdfast.model.step import MAIN_TAG, Step
 from holdfast.model.timers import TimeDomain
 from holdfast.model.timestamps import Timestamp
+from holdfast.spark.checkpoint_files import file_settings
 from holdfast.spark.failures import query_failure
 from holdfast.spark.labels import labels
 from holdfast.spark.local_files import temporary_folder
@@ -38,7 +39,7 @@ from holdfast.spark.pack import PACKED_SCHEMA, pack_function, packed_rows
 from holdfast.spark.payload import from_payload
 from holdfast.spark.plan import StepPlan
 from holdfast.spark.processor import OUTPUT_SCHEMA, KeyGroupProcessor
-from holdfast.spark.session import session
+from holdfast.spark.session import session, with_settings
 from holdfast.spark.side_inputs import send_all
 from holdfast.testing.memory_runtime import HeapBackends, copied_backend
 from holdfast.testing.memory_store import MemoryStore
@@ -229,11 +230,8 @@ class SparkRuntime:
         )
         writer = results.writeStream.option("checkpointLocation", self._checkpoint).outputMode("append")
         # Without micro-batches of Spark's own accord: with timers of processing time they would never end.
-        self._spark.conf.set(_NO_DATA, "false")
-        try:
+        with with_settings(self._spark, {_NO_DATA: "false", **file_settings(self._spark, self._checkpoint)}):
             return writer.foreachBatch(self._take).start()
-        finally:
-            self._spark.conf.set(_NO_DATA, "true")
 
     def _take(self, batch: DataFrame, batch_id: int) -> None:
         for row in batch.collect():
