@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
 import os
 import sys
 import zlib
@@ -12,37 +12,56 @@ import pytest
 
 import holdfast.testing
 
-RUNTIMES = [("memory", "heap"), ("memory", "disk"), ("spark", "heap"), ("spark", "disk")]
-
-# Spark's workers import the suite's own helpers from where the driver does.
+# Spark's workers import the suite's own helpers, and the example's backend, from where the driver does.
 sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+from sqlite_backend import SqliteBackend
+
+RUNTIMES = [(runtime, backend) for runtime in ("memory", "spark") for backend in ("heap", "disk", "example")]
 
 
 def pytest_collection_modifyitems(config, items):
     """On Spark an event costs a micro-batch, some hundred times what it costs in memory. There the examples run with a
-    crash after every element (a few of them on disk too), those of windows as they are, and with HOLDFAST_CONTRACT=all
-    every other test with its elements in one bundle."""
+    crash after every element (a few of them on the other backends too), those of windows as they are, and with
+    HOLDFAST_CONTRACT=all every other test with its elements in one bundle. A backend of one's own has no limits."""
     left_out = [item for item in items if _is_left_out(item.nodeid)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if not _is_left_out(item.nodeid)]
 
 
 def _is_left_out(name):
-    if "contract/" not in name or "spark-" not in name:
+    if "contract/" not in name:
+        return False
+    if "-example" in name and "test_limits" in name:
+        return True
+    if "spark-" not in name:
         return False
     if os.environ.get("HOLDFAST_CONTRACT") == "all":
         return ("apart" in name or "crashing" in name) and "test_examples" not in name
-    on_disk = "spark-disk" in name
     if "test_examples" in name:
-        return "crashing" not in name or (on_disk and zlib.crc32(name.encode()) % 4 > 0)
-    return on_disk or "test_seed_windows" not in name
+        return "crashing" not in name or ("spark-heap" not in name and zlib.crc32(name.encode()) % 4 > 0)
+    return "spark-heap" not in name or "test_seed_windows" not in name
+
+
+class Run:
+    """`holdfast.testing.run` on one runtime with one backend: Holdfast's own two, and the one of the examples."""
+
+    def __init__(self, runtime, backend, folder):
+        self.runtime, self.backend, self.folder = runtime, backend, folder
+        self.runs = itertools.count()
+
+    def __call__(self, *args, **options):
+        backend = self.backend
+        if backend == "example":
+            # Each run has its state in files of its own.
+            backend = SqliteBackend(str(self.folder / f"{next(self.runs)}"))
+        return holdfast.testing.run(*args, runtime=self.runtime, backend=backend, **options)
 
 
 @pytest.fixture(params=RUNTIMES, ids="-".join)
-def run(request):
-    """`holdfast.testing.run` on one runtime with one backend."""
-    runtime, backend = request.param
-    return functools.partial(holdfast.testing.run, runtime=runtime, backend=backend)
+def run(request, tmp_path):
+    return Run(*request.param, tmp_path)
 
 
 def together(stream, elements):

@@ -360,7 +360,7 @@ def test_the_state_is_as_it_was_before_a_failure(run):
             seen.write((seen.read() or 0) + 1)
             yield element[0], seen.read()
 
-    if run.keywords["runtime"] == "spark":
+    if run.runtime == "spark":
         pytest.skip("a script on Spark has no state after it failed; tests/integration has this")
     first = run(Guard(), one_by_one(*"ab"), limits=hf.Limits(max_keys=2))
     stream = one_by_one(*"abc")
@@ -371,7 +371,7 @@ def test_the_state_is_as_it_was_before_a_failure(run):
 
 
 def test_limits_may_change_over_stored_state(run):
-    if run.keywords["runtime"] == "spark":
+    if run.runtime == "spark":
         pytest.skip("start_from goes with the memory runtime")
     first = run(Count(), one_by_one(*"cba"))
     second = run(Count(), one_by_one("d"), limits=hf.Limits(max_keys=3, policy="evict_lru"), start_from=first)

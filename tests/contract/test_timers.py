@@ -99,7 +99,7 @@ class TestFiring:
         assert fired(out) == [("event", "", float(time)), ("real", "", float(time))]
 
     def test_a_time_before_the_epoch(self, run):
-        if run.keywords["runtime"] == "spark":
+        if run.runtime == "spark":
             pytest.skip("Spark's watermark begins with the epoch")
         stream = TestStream().add_elements([alarms(("set", "event", -5))]).advance_watermark_to(-6)
         assert fired(run(Alarms(), stream)) == []
