@@ -3,6 +3,8 @@
 Each contestant runs in a driver process of its own, over the same files, and writes its results as Parquet files; these are
 checked against sums computed with NumPy. Two sets of data: keys drawn evenly, and one key with nine tenths of all rows.
 
+As many rows go before those that count, so that the JVM has compiled what it runs; what they say is shown too.
+
     python benchmarks/windows.py [--quick] [--rounds 3]
 """
 
@@ -14,7 +16,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +27,7 @@ from _report import machine, print_table, print_target, save_json
 from _window_contestants import CONTESTANTS
 
 _UNSTEADY_BATCHES = 2
+"""At the very start, when nothing at all has been set up."""
 _HOUR = 3_600_000_000
 _BEGIN = 1_552_000_000_000_000 // _HOUR * _HOUR
 _HOT_SHARE = 0.9
@@ -40,11 +43,18 @@ RUNS = [
 ]
 
 
+class Rates(NamedTuple):
+    """Rows per second."""
+
+    steady: float
+    warming_up: float
+
+
 def draw_batches(options: argparse.Namespace, *, hot: bool) -> list[dict[str, np.ndarray]]:
     """Keys, times and values, batch by batch. A batch covers three hours, a little out of order."""
     generator = np.random.default_rng(options.seed)
     batches = []
-    for number in range(options.rows // options.batch_rows):
+    for number in range((options.warm_up_rows + options.rows) // options.batch_rows):
         keys = generator.integers(0, options.keys, size=options.batch_rows)
         if hot:
             keys[generator.random(options.batch_rows) < _HOT_SHARE] = 0
@@ -100,8 +110,8 @@ def check(contestant: str, sink: Path, wanted: dict[tuple[str, int], float]) -> 
         raise ContestantFailed(f"{contestant}: {len(wrong)} of {len(wanted)} sums are wrong, as of {wrong[:3]}")
 
 
-def run_one(work: Path, data: str, contestant: str, number: int, options: argparse.Namespace, wanted: Any) -> float:
-    """Rows per second after the first batches."""
+def run_one(work: Path, data: str, contestant: str, number: int, options: argparse.Namespace, wanted: Any) -> Rates:
+    """Rows per second of the rows that count, and of those before."""
     place = work / f"{data}-{contestant}-{number}"
     run = QueryRun(
         contestant,
@@ -114,16 +124,32 @@ def run_one(work: Path, data: str, contestant: str, number: int, options: argpar
     )
     measured = run_query(run)
     check(contestant, place / "results", wanted)
-    steady = [batch for batch in measured["batches"] if batch["rows"] > 1][_UNSTEADY_BATCHES:]
-    return float(sum(batch["rows"] for batch in steady) / sum(batch["ms"] for batch in steady) * 1000)
+    batches = [batch for batch in measured["batches"] if batch["rows"] > 1]
+    warm = options.warm_up_rows // options.batch_rows
+    return Rates(rate(batches[warm:]), rate(batches[_UNSTEADY_BATCHES:warm]))
 
 
-def judge(rates: dict[tuple[str, str], list[float]]) -> dict[str, float]:
-    def ratio(one: tuple[str, str], other: tuple[str, str]) -> float:
-        return statistics.median(a / b for a, b in zip(rates[one], rates[other], strict=True))
+def rate(batches: list[dict[str, Any]]) -> float:
+    return float(sum(batch["rows"] for batch in batches) / sum(batch["ms"] for batch in batches) * 1000)
 
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):,.0f} ({min(values):,.0f}-{max(values):,.0f})"
+
+
+def judge(rates: dict[tuple[str, str], list[Rates]]) -> dict[str, float]:
+    def ratios_of(one: tuple[str, str], other: tuple[str, str], place: int = 0) -> list[float]:
+        return [a[place] / b[place] for a, b in zip(rates[one], rates[other], strict=True)]
+
+    def ratio(one: tuple[str, str], other: tuple[str, str], place: int = 0) -> float:
+        return statistics.median(ratios_of(one, other, place))
+
+    single = ratios_of(("even", "holdfast"), ("even", "native"))
     ratios = {
         "to_native": ratio(("even", "holdfast"), ("even", "native")),
+        "to_native_lowest": min(single),
+        "to_native_highest": max(single),
+        "to_native_warming_up": ratio(("even", "holdfast"), ("even", "native"), 1),
         "own_slower": ratio(("even", "holdfast"), ("even", "holdfast-own")),
         "hot_slower": ratio(("even", "holdfast"), ("hot", "holdfast")),
         "hot_to_native": ratio(("hot", "holdfast"), ("hot", "native")),
@@ -131,6 +157,9 @@ def judge(rates: dict[tuple[str, str], list[float]]) -> dict[str, float]:
     }
     print()
     print_target("rows/s, Holdfast / native, keys drawn evenly", ratios["to_native"], "at least", 1)
+    print(
+        f"  in single rounds {min(single):.2f} to {max(single):.2f}; while warming up {ratios['to_native_warming_up']:.2f}"
+    )
     print_target("time, a CombineFn of one's own / Sum()", ratios["own_slower"], "at most", 2)
     print_target("time, one hot key / keys drawn evenly", ratios["hot_slower"], "at most", 1.3)
     print(f"rows/s, Holdfast / native, one hot key: {ratios['hot_to_native']:.2f}")
@@ -142,18 +171,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
     parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--warm-up-rows", type=int, default=4_000_000, help="before those that count")
     parser.add_argument("--keys", type=int, default=20_000)
     parser.add_argument("--batch-rows", type=int, default=500_000)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--key-groups", type=int, default=32, help="of Holdfast")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS), help="with even keys only; no targets")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, default=Path("artifacts/windows.json"))
     options = parser.parse_args()
     if options.quick:
         options.rows, options.batch_rows = options.rows // 10, options.batch_rows // 10
-    print(f"sum by key and hour, {options.rows:,} rows, {options.keys:,} keys, {options.batch_rows:,} a batch", flush=True)
-    rates: dict[tuple[str, str], list[float]] = {run: [] for run in RUNS}
+        options.warm_up_rows //= 10
+    print(
+        f"sum by key and hour, {options.rows:,} rows after {options.warm_up_rows:,} to warm up, {options.keys:,} keys, "
+        f"{options.batch_rows:,} a batch",
+        flush=True,
+    )
+    runs = [("even", name) for name in options.only] if options.only else RUNS
+    rates: dict[tuple[str, str], list[Rates]] = {run: [] for run in runs}
     with tempfile.TemporaryDirectory(prefix="holdfast-windows-") as folder:
         work, wanted = Path(folder), {}
         for name in ("even", "hot"):
@@ -161,17 +198,17 @@ def main() -> None:
             write(work / name, batches)
             wanted[name] = expected(batches, options.keys)
         for number in range(options.rounds):
-            for data, contestant in RUNS if number % 2 == 0 else RUNS[::-1]:
+            for data, contestant in runs if number % 2 == 0 else runs[::-1]:
                 print(f"round {number + 1} of {options.rounds}: {CONTESTANTS[contestant].title}, {data}", flush=True)
                 rates[data, contestant].append(run_one(work, data, contestant, number, options, wanted[data]))
     rows = [
-        [CONTESTANTS[contestant].title, data, f"{statistics.median(of):,.0f} ({min(of):,.0f}-{max(of):,.0f})"]
-        for (data, contestant), of in rates.items()
+        [CONTESTANTS[contestant].title, data, spread([of.steady for of in each]), spread([of.warming_up for of in each])]
+        for (data, contestant), each in rates.items()
     ]
     print()
-    print_table(["", "keys", "rows/s"], rows)
-    ratios = judge(rates)
-    figures = {f"{data} {contestant}": of for (data, contestant), of in rates.items()}
+    print_table(["", "keys", "rows/s", "while warming up"], rows)
+    ratios = {} if options.only else judge(rates)
+    figures = {f"{data} {contestant}": [of._asdict() for of in each] for (data, contestant), each in rates.items()}
     save_json(options.json, {"machine": machine(), "ratios": ratios, "rows_per_s": figures})
 
 

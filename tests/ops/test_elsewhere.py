@@ -10,9 +10,9 @@ from py4j.protocol import Py4JJavaError
 
 from holdfast.ops.export import export_state
 from holdfast.ops.importing import import_state
-from holdfast.ops.inspect import read_state
 from holdfast.ops.restore import restore_savepoint
 from holdfast.ops.savepoint import create_savepoint
+from holdfast.ops.state_frame import read_state
 from holdfast.ops.verify import verify_checkpoint
 from holdfast.spark.files import files_of
 

@@ -13,7 +13,7 @@ from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, InputError
 from holdfast.ops.export import export_state
 from holdfast.ops.importing import import_state
-from holdfast.ops.inspect import read_state
+from holdfast.ops.state_frame import read_state
 from holdfast.spark.lock import holding
 
 from .payments import Payments

@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from holdfast.errors import CheckpointError
-from holdfast.ops.inspect import read_state
 from holdfast.ops.regroup import regroup
+from holdfast.ops.state_frame import read_state
 
 from .payments import Payments
 

@@ -17,8 +17,8 @@ __all__ = ["ls"]
 @state.command("ls")
 def ls(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> None:
     """List steps and cells: kind, coder, TTL; keys, bytes, timers, retained micro-batches."""
-    from holdfast.ops.inspect import summarise
     from holdfast.ops.layout import open_checkpoint, spans
+    from holdfast.ops.summary import summarise
 
     with quiet_spark() as spark, working("Reading the state"):
         place = open_checkpoint(spark, checkpoint)

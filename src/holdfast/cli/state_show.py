@@ -32,7 +32,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the state: cells down, key and window across."""
-    from holdfast.ops.inspect import show_state
+    from holdfast.ops.showing import show_state
 
     with quiet_spark() as spark, working("Reading the state"):
         view = show_state(

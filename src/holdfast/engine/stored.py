@@ -28,7 +28,10 @@ from holdfast.model.timestamps import MAX_TIMESTAMP, Duration, Timestamp
 from holdfast.model.window_codec import window_from_bytes
 from holdfast.model.window_fns import NonMergingWindowFn
 
-__all__ = ["Blobs", "OpaqueWindow", "StoredCell", "StoredGroup", "StoredLayout", "read_group", "write_group"]
+__all__ = ["HIDDEN", "Blobs", "OpaqueWindow", "StoredCell", "StoredGroup", "StoredLayout", "read_group", "write_group"]
+
+HIDDEN = "hidden"
+"""The kind of what the engine keeps for itself."""
 
 
 class Blobs:
@@ -118,7 +121,7 @@ class StoredLayout(Layout):
         """Of a cell its kind; "timer"; or "hidden", of what the engine keeps for itself."""
         if spec.name in self.described:
             return str(self.described[spec.name]["kind"])
-        return "timer" if spec.name.startswith(("~timer:", "~tags:")) else "hidden"
+        return "timer" if spec.name.startswith(("~timer:", "~tags:")) else HIDDEN
 
 
 class StoredCell(NamedTuple):

@@ -9,13 +9,15 @@ from holdfast.ops.compare import Change, Diff, diff_state, state_history
 from holdfast.ops.doctor import examine
 from holdfast.ops.export import Export, export_state
 from holdfast.ops.importing import Imported, import_state
-from holdfast.ops.inspect import CellSummary, ShownCell, StateView, StepSummary, read_state, show_state, summarise
 from holdfast.ops.layout import Checkpoint, open_checkpoint
 from holdfast.ops.overview import Overview, overview
 from holdfast.ops.rescale import Rescaled, rescale
 from holdfast.ops.restore import Restored, restore_savepoint
 from holdfast.ops.savepoint import create_savepoint, list_savepoints, verify_savepoint
+from holdfast.ops.showing import ShownCell, StateView, show_state
+from holdfast.ops.state_frame import read_state
 from holdfast.ops.stopping import stop_job
+from holdfast.ops.summary import CellSummary, StepSummary, summarise
 from holdfast.ops.verify import verify_checkpoint
 
 __all__ = [

@@ -18,12 +18,12 @@ from pyspark.sql import functions as F
 from holdfast.engine.log.chain import HEAD
 from holdfast.engine.readable import to_json, to_text
 from holdfast.engine.state import WindowState
-from holdfast.engine.stored import Blobs, read_group
+from holdfast.engine.stored import HIDDEN, Blobs, read_group
 from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError
-from holdfast.ops.inspect import named_values, window_text
 from holdfast.ops.keys import FoundKey, find_key, key_text
 from holdfast.ops.layout import Checkpoint, open_checkpoint
+from holdfast.ops.naming import named_values, window_text
 from holdfast.ops.reading import (
     StepRef,
     blobs_frame,
@@ -193,7 +193,7 @@ def _tables(blobs: Blobs | None, trust_pickle: bool) -> dict[tuple[bytes, str], 
     for data, window in group.state.windows.items():
         for table in window.tables:
             kind = group.layout.kind_of(table.spec)
-            if kind != "hidden" and table.values:
+            if kind != HIDDEN and table.values:
                 found[data, table.spec.name] = (window, table, kind)
     return found
 

@@ -19,7 +19,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from holdfast.engine.keys import slot_from_bytes, slot_of, slot_to_bytes
 from holdfast.engine.state import KeyGroupState
-from holdfast.engine.stored import StoredLayout
+from holdfast.engine.stored import HIDDEN, StoredLayout
 from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError, HoldfastError, InputError
 from holdfast.ops.cell_rows import CellReader, cell_rows, cell_schema
@@ -305,7 +305,7 @@ def _resolved(layout: StoredLayout, table: Table, slot: Slot, coming: Any, on_co
     if on_conflict == "replace":
         return coming
     # When a cell was touched, and the like, follows from other cells: of these the policy speaks.
-    if on_conflict == "fail" and not (kind == "hidden" and isinstance(present, int)):
+    if on_conflict == "fail" and not (kind == HIDDEN and isinstance(present, int)):
         raise InputError(
             f"The key {key_text(slot)} has something else in the cell {spec.name!r} already.",
             todo="choose what happens then: keep, replace or merge; nothing was written",

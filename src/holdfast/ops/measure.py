@@ -17,7 +17,7 @@ from holdfast.ops.layout import Checkpoint, Offsets, Operator, Partition, open_c
 from holdfast.spark.files import FileInfo, join
 
 if TYPE_CHECKING:
-    from holdfast.ops.inspect import StepSummary
+    from holdfast.ops.summary import StepSummary
 
 __all__ = ["Measured", "StepMeasured", "measure"]
 
@@ -78,7 +78,7 @@ class Measured:
 
 def measure(spark: SparkSession, checkpoint: str) -> Measured:
     """Measures a checkpoint. Raises CheckpointError if there is none, or nothing in it that can be measured."""
-    from holdfast.ops.inspect import summarise
+    from holdfast.ops.summary import summarise
 
     place = open_checkpoint(spark, checkpoint)
     newest, retained = place.check_batch(None), place.retained()

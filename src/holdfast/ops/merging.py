@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.engine.stored import HIDDEN
 from holdfast.engine.tables import Table
 from holdfast.engine.tables.ordered import Series
 from holdfast.errors import InputError
@@ -45,7 +46,7 @@ def merged(table: Table, kind: str, described: Mapping[str, Any] | None, present
             return min(present, coming)
         both = {tag: min(present[tag], coming[tag]) for tag in present.keys() & coming.keys()}
         return {**present, **coming, **both}
-    if kind == "hidden":
+    if kind == HIDDEN:
         return max(present, coming)
     raise InputError(
         f"The {kind} cell {table.spec.name!r} has another value already, and two values cannot be merged.",

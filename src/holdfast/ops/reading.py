@@ -99,10 +99,15 @@ def steps_of(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[St
         frame = blobs_frame(spark, checkpoint, operator.number, batch)
         stored = rows_of(frame.where(F.col("name") == MANIFEST).select("blob").distinct(), checkpoint.path)
         if stored:
-            # After a change of code key groups get its manifest one by one; what they have fits the one with the most cells.
-            manifest = max((read_manifest(bytes(row.blob)) for row in stored), key=lambda manifest: len(manifest["cells"]))
+            manifest = fullest(read_manifest(bytes(row.blob)) for row in stored)
             found.append(StepRef(manifest["name"], operator.number, manifest))
     return sorted(found, key=lambda step: step.name)
+
+
+def fullest(manifests: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The manifest with the most cells. After a change of code key groups get its manifest one by one, when they are next
+    opened; what all of them have fits that one."""
+    return max(manifests, key=lambda manifest: len(manifest["cells"]))
 
 
 def find_steps(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[StepRef]:
