@@ -130,6 +130,14 @@ class CallableCombineFn(CombineFn):
         return (self.fn(values, *args, **kwargs),) if len(values) > 1 else tuple(values)
 
 
+def added(values: Iterable[Any]) -> Any:
+    """The sum by plain addition from 0, as `add_input` of a sum adds. The builtin adds floats in another way."""
+    total: Any = 0
+    for value in values:
+        total = total + value
+    return total
+
+
 class BuiltinSum(CombineFn):
     """What the builtin `sum` becomes: plain addition, the accumulator being the sum so far, at first 0."""
 
@@ -140,10 +148,7 @@ class BuiltinSum(CombineFn):
         return mutable_accumulator + element
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
-        total: Any = 0
-        for held in accumulators:
-            total = total + held
-        return total
+        return added(accumulators)
 
     def extract_output(self, accumulator: Any) -> Any:
         return accumulator

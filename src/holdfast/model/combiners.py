@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast.errors import InputError, InvalidStep
-from holdfast.model.combine import CombineFn, FieldCombineFn
+from holdfast.model.combine import CombineFn, FieldCombineFn, added
 from holdfast.model.sketches import ApproximateDistinct
 
 __all__ = [
@@ -47,11 +47,7 @@ class Sum(FieldCombineFn):
         return accumulator + value
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
-        # Not the builtin: it adds floats in another way than `add_input` does.
-        total: Any = 0
-        for held in accumulators:
-            total = total + held
-        return total
+        return added(accumulators)
 
     def extract_output(self, accumulator: Any) -> Any:
         return accumulator

@@ -5,6 +5,7 @@ There is no public way to them from Python, so this module, and it alone, goes t
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from typing import Any
@@ -29,16 +30,13 @@ class HadoopFiles(Files):
         self._configuration = context._jsc.hadoopConfiguration()
 
     def read(self, path: str) -> bytes | None:
-        for attempt in range(1, _TRIES + 1):
-            try:
+        for _ in range(_TRIES - 1):
+            # It may fail while the file is put in another's place: some file systems keep checksums beside a file, which
+            # belong to another content for a moment, and others remove what is being read.
+            with contextlib.suppress(Exception):
                 return self._content(path)
-            except Exception:
-                # While it is put in another's place: there are file systems that keep checksums beside a file, which
-                # belong to another content for a moment, and others that remove what is being read.
-                if attempt == _TRIES:
-                    raise
-                time.sleep(_AGAIN_SECONDS)
-        raise AssertionError
+            time.sleep(_AGAIN_SECONDS)
+        return self._content(path)
 
     def _content(self, path: str) -> bytes | None:
         system, hadoop_path = self._at(path)

@@ -122,16 +122,6 @@ class BagCell(Cell[BagTable], BagState[Any]):
             self._undo.add(_truncate, values, len(values))
         values.append(value)
 
-    def clear(self) -> None:
-        key = self._focus.key
-        if key not in self._values:
-            return
-        if self._undo is not None:
-            self._undo.restore(self._values, key)
-            self._undo.restore(self._changes, key)
-        del self._values[key]
-        self._changes[key] = _REPLACED
-
 
 class OverLimit(BaseException):
     """A call would have made a bag larger than it may be. It is taken back; no function is to catch this on its way."""

@@ -193,6 +193,17 @@ class Cell(Generic[TableT]):
         self._values = table.values
         self._changes = table.changes
 
+    def clear(self) -> None:
+        """Leaves nothing for the key."""
+        key = self._focus.key
+        if key not in self._values:
+            return
+        if self._undo is not None:
+            self._undo.restore(self._values, key)
+            self._undo.restore(self._changes, key)
+        del self._values[key]
+        self._changes[key] = self._table.emptied
+
     def _freeze(self, value: Any) -> Any:
         return freeze(self._coder, value, self._spec.name)
 

@@ -82,12 +82,12 @@ class _Expiring:
 
     def expire(self) -> None:
         """Empties the cell of the key in focus because its time is up."""
-        self._inner.clear()  # type: ignore[attr-defined]
+        self._inner.clear()
         self._stamps.clear()
         self._clock.expired += 1
 
     def clear(self) -> None:
-        self._inner.clear()  # type: ignore[attr-defined]
+        self._inner.clear()
         self._stamps.clear()
 
     def touch(self) -> None:

@@ -167,16 +167,6 @@ class MapCell(Cell[MapTable], MapState[Any, Any]):
                 self._undo.restore(self._values, slot)
             del self._values[slot]
 
-    def clear(self) -> None:
-        slot = self._focus.key
-        if slot not in self._values:
-            return
-        if self._undo is not None:
-            self._undo.restore(self._values, slot)
-            self._undo.restore(self._changes, slot)
-        del self._values[slot]
-        self._changes[slot] = None
-
     def _entries(self) -> dict[Any, Any]:
         entries: dict[Any, Any] = self._values.get(self._focus.key, {})
         return entries

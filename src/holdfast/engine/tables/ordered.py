@@ -196,16 +196,6 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
             del self._values[key]
             self._changes[key] = None
 
-    def clear(self) -> None:
-        key = self._focus.key
-        if key not in self._values:
-            return
-        if self._undo is not None:
-            self._undo.restore(self._values, key)
-            self._undo.restore(self._changes, key)
-        del self._values[key]
-        self._changes[key] = None
-
     def _pairs(self, bounds: slice) -> list[tuple[Timestamp, Any]]:
         series = self._values.get(self._focus.key)
         if series is None:

@@ -120,16 +120,6 @@ class SetCell(Cell[SetTable], SetState[Any]):
                 self._undo.restore(self._values, key)
             del self._values[key]
 
-    def clear(self) -> None:
-        key = self._focus.key
-        if key not in self._values:
-            return
-        if self._undo is not None:
-            self._undo.restore(self._values, key)
-            self._undo.restore(self._changes, key)
-        del self._values[key]
-        self._changes[key] = None
-
     def _member(self, value: Any) -> Any:
         check_hashable(value, f"A member of the set cell {self._spec.name!r}")
         return value if type(value) in self._direct else self._freeze(value)
