@@ -23,6 +23,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory-budget-bytes", type=int, default=1 << 30)
+    parser.add_argument("--files-at-once", type=int, default=1)
     parser.add_argument("--seconds-max", type=float, default=900)
     options = parser.parse_args()
     threading.Thread(target=_watch, args=(options.seconds_max, os.getppid()), daemon=True).start()
@@ -37,7 +38,8 @@ def main() -> None:
 
 def _job(options: argparse.Namespace) -> hf.Job:
     spark = hf.session("fault", cores=2, config={"spark.master": options.master, "spark.driver.memory": "1g"})
-    source = spark.readStream.schema("k string, v long, at timestamp").option("maxFilesPerTrigger", 1)
+    source = spark.readStream.schema("k string, v long, at timestamp")
+    source = source.option("maxFilesPerTrigger", options.files_at_once)
     stream = hf.keyed(source.json(options.input), key="k", value="v", timestamp="at", watermark="10 seconds")
     rows = stream.par_do(Ledger(), output=OUTPUT, key_groups=4, memory_budget_bytes=options.memory_budget_bytes)
     sink = hf.sinks.Sqlite(options.output, "ledger") if options.sink == "sqlite" else hf.sinks.Parquet(options.output)

@@ -69,7 +69,8 @@ class Place:
         """What each micro-batch had as its input, by Spark's own logs.
 
         It is a file each, but for this: Spark notes which files it has seen before it notes that a micro-batch begins.
-        Killed between the two, it gives that file to the next one, together with its own.
+        Killed between the two, it gives that file to the next one, together with its own. Of several files it reads the
+        largest first.
         """
         seen: dict[int, set[str]] = {}
         for path in (self.checkpoint / "sources" / "0").glob("[0-9]*"):
@@ -81,6 +82,7 @@ class Place:
         for batch in range(self.begun() + 1):
             offset = json.loads((self.checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1])["logOffset"]
             names = sorted(name for number in range(last + 1, offset + 1) for name in seen[number])
+            names.sort(key=lambda name: -(self.input / name).stat().st_size)
             made.append([element for name in names for element in files[int(name.partition(".")[0])]])
             last = offset
         return made

@@ -41,14 +41,14 @@ def wait_for(program, phase, times):
     return True
 
 
-@pytest.mark.parametrize("sink", ["sqlite", "parquet"])
-def test_a_run_that_is_never_disturbed(seed, sink, start, tmp_path):
-    """What the others are compared with is right in the first place."""
+@pytest.mark.parametrize(("sink", "at_once"), [("sqlite", 2), ("parquet", 1)])
+def test_a_run_that_is_never_disturbed(seed, sink, at_once, start, tmp_path):
+    """What the others are compared with is right in the first place, also where a micro-batch has several files."""
     place = Place(tmp_path, sink)
     files = make_files(seed, FILES)
     write_files(place.input, files)
     history = History()
-    program = start(place)
+    program = start(place, "--files-at-once", str(at_once))
     program.finish()
     history.ended = True
     history.note("end", str(program.said))
