@@ -384,25 +384,23 @@ class TestFail:
         with pytest.raises(UserCodeError, match=r"on_time of the step 'Fails' raised Mishap") as raised:
             run(Fails(), TestStream().add_elements([("k", "timer")]).advance_watermark_to(10))
         # On Spark a micro-batch goes by the watermark that those before it have set.
-        assert raised.value.context.pop("micro_batch") in (1, 2)
-        assert raised.value.context == {"step": "Fails", "key": "k"}
+        micro_batch = 2 if run.runtime == "spark" else 1
+        assert raised.value.context == {"step": "Fails", "key": "k", "micro_batch": micro_batch}
 
     def test_an_error_at_the_end_of_a_window(self, run):
         stream = TestStream().add_elements(at(("k", "expiration", 0))).advance_watermark_to(50)
         with pytest.raises(UserCodeError, match=r"on_window_expiration of the step 'Fails' raised Mishap"):
             run(Fails(), stream, windowing=FixedWindows(50))
 
-    @pytest.mark.parametrize("where", ["setup", "start_bundle", "finish_bundle"])
+    @pytest.mark.parametrize("where", ["setup", "start_bundle", "finish_bundle", "teardown"])
     @pytest.mark.parametrize("on_error", ["fail", "dead_letter"])
     def test_an_error_outside_of_any_element(self, run, where, on_error):
+        if where == "teardown" and run.runtime == "spark":
+            pytest.skip("a worker of Spark's does not know when it is the last time")
         with pytest.raises(UserCodeError, match=f"{where} of the step 'Bundles' raised Mishap: in {where}") as raised:
             run(Bundles(where), TestStream().add_elements([("k", 1)]), on_error=on_error)
         assert "Mishap" in raised.value.detail
         assert "key" not in raised.value.context
-
-    def test_an_error_in_teardown_when_the_end_is_known(self):
-        with pytest.raises(UserCodeError, match="teardown of the step 'Bundles' raised Mishap: in teardown"):
-            holdfast.testing.run(Bundles("teardown"), TestStream().add_elements([("k", 1)]))
 
     def test_a_method_that_the_cell_does_not_have_is_explained(self, run):
         with pytest.raises(HoldfastError, match="bag cell") as raised:

@@ -41,7 +41,7 @@ def wait_for(program, phase, times):
     return True
 
 
-@pytest.mark.parametrize(("sink", "at_once"), [("sqlite", 2), ("parquet", 1)])
+@pytest.mark.parametrize(("sink", "at_once"), [("sqlite", 1), ("parquet", 1), ("sqlite", 2)])
 def test_a_run_that_is_never_disturbed(seed, sink, at_once, start, tmp_path):
     """What the others are compared with is right in the first place, also where a micro-batch has several files."""
     place = Place(tmp_path, sink)

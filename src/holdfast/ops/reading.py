@@ -34,6 +34,7 @@ __all__ = [
     "choose_step",
     "collected_groups",
     "find_steps",
+    "fullest",
     "group_blobs",
     "groups_in",
     "map_groups",

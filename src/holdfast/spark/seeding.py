@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from holdfast.errors import HoldfastError
-from holdfast.spark.checkpoint_files import file_settings
 from holdfast.spark.failures import first_cause
 from holdfast.spark.files import Files, join, normalised
 from holdfast.spark.processor import wake_soon
@@ -102,7 +101,6 @@ def _run(
     source, checkpoint = (normalised(join(work, name)) for name in ("blobs", "checkpoint"))
     wanted = {
         **settings,
-        **file_settings(spark, checkpoint),
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",

@@ -30,7 +30,6 @@ from holdfast.model.coders import Coder, default_coder
 from holdfast.model.step import MAIN_TAG, Step
 from holdfast.model.timers import TimeDomain
 from holdfast.model.timestamps import Timestamp
-from holdfast.spark.checkpoint_files import file_settings
 from holdfast.spark.failures import query_failure
 from holdfast.spark.labels import labels
 from holdfast.spark.local_files import temporary_folder
@@ -230,7 +229,7 @@ class SparkRuntime:
         )
         writer = results.writeStream.option("checkpointLocation", self._checkpoint).outputMode("append")
         # Without micro-batches of Spark's own accord: with timers of processing time they would never end.
-        with with_settings(self._spark, {_NO_DATA: "false", **file_settings(self._spark, self._checkpoint)}):
+        with with_settings(self._spark, {_NO_DATA: "false"}):
             return writer.foreachBatch(self._take).start()
 
     def _take(self, batch: DataFrame, batch_id: int) -> None:
