@@ -1,6 +1,7 @@
 """The job of the fault tests, as a program: reads the files there are, one a micro-batch, and ends.
 
-It says `active` on its standard output when its query runs, and `done` when all input is in the sink.
+It says `active` on its standard output when its query runs, and `done` when all input is in the sink; or, with
+`--until-stopped`, `active` when it is about to run, and `done` when it was stopped.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory-budget-bytes", type=int, default=1 << 30)
     parser.add_argument("--files-at-once", type=int, default=1)
+    parser.add_argument("--until-stopped", action="store_true")
     parser.add_argument("--seconds-max", type=float, default=900)
     options = parser.parse_args()
     threading.Thread(target=_watch, args=(options.seconds_max, os.getppid()), daemon=True).start()
     job = _job(options)
-    job.start()
-    print("active", flush=True)
-    job.wait()
+    if options.until_stopped:
+        print("active", flush=True)
+        job.run()
+    else:
+        job.start()
+        print("active", flush=True)
+        job.wait()
     metrics = job.metrics["Ledger"]
     print(f"did loads={metrics.loads} catch_ups={metrics.catch_ups} snapshot_bytes={metrics.snapshot_bytes}", flush=True)
     print("done", flush=True)
@@ -43,7 +49,8 @@ def _job(options: argparse.Namespace) -> hf.Job:
     stream = hf.keyed(source.json(options.input), key="k", value="v", timestamp="at", watermark="10 seconds")
     rows = stream.par_do(Ledger(), output=OUTPUT, key_groups=4, memory_budget_bytes=options.memory_budget_bytes)
     sink = hf.sinks.Sqlite(options.output, "ledger") if options.sink == "sqlite" else hf.sinks.Parquet(options.output)
-    job = hf.Job("ledger", checkpoint=options.checkpoint, trigger="available now", progress=False)
+    trigger = None if options.until_stopped else "available now"
+    job = hf.Job("ledger", checkpoint=options.checkpoint, trigger=trigger, progress=False)
     return job.write(rows, sink)
 
 

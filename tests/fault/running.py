@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -226,6 +227,11 @@ class Program:
                 raise AssertionError(f"These processes cannot be killed: {left}")
             time.sleep(0.02)
         self._reader.join(10)
+
+    def signal(self, number: int, *, everybody: bool) -> None:
+        """A signal for the driver, or as at a terminal for all processes of its group."""
+        with contextlib.suppress(ProcessLookupError):
+            (os.killpg if everybody else os.kill)(self._process.pid, number)
 
     def kill_one(self, process: Process) -> bool:
         """`kill -9` for one process of the session; whether it was still there."""

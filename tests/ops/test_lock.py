@@ -20,6 +20,7 @@ from holdfast.errors import CheckpointLocked
 from holdfast.spark import lock as locks
 from holdfast.spark.host import ProcessId, has_ended, this_process
 from holdfast.spark.lock import LOCK_FILE, Lock, LockInfo, current_lock, holding
+from holdfast.spark.turns import TURN_FILE
 
 from .contenders import contend, guarded
 
@@ -119,7 +120,7 @@ def test_a_stale_lock_is_taken_over(checkpoint, left, fast):
     assert current_lock(None, checkpoint) is None
     with holding(None, checkpoint, "job new"):
         assert current_lock(None, checkpoint).owner == "job new"
-        assert sorted(os.listdir(file_of(checkpoint).parent)) == ["lock.json"]
+        assert sorted(os.listdir(file_of(checkpoint).parent)) == ["lock.json", "turn.json"]
 
 
 def test_another_host_with_signs_of_life_has_it(checkpoint):
@@ -199,6 +200,38 @@ def test_who_was_taken_for_dead_is_told(checkpoint, fast):
     assert stored(checkpoint)["token"] == "new"
 
 
+def test_who_wakes_when_the_one_that_took_over_has_ended_is_told(checkpoint, monkeypatch):
+    monkeypatch.setattr(locks, "_TRUST_SECONDS", 0.0)
+    lock = Lock(None, checkpoint, "job alerts").acquire()
+    lock.confirm()
+    # Its process sleeps: another takes over, works, and gives the lock back.
+    put(checkpoint, machine="elsewhere", age=0, token=lock._token)
+    file_of(checkpoint).unlink()
+    Lock(None, checkpoint, "job alerts").acquire().release()
+    with pytest.raises(CheckpointLocked, match="Others have used the checkpoint"):
+        lock.confirm()
+    assert not lock.is_held
+    assert not file_of(checkpoint).exists()
+
+
+def test_a_lock_that_was_seen_a_moment_ago_is_not_read_again(checkpoint, monkeypatch):
+    with holding(None, checkpoint, "job alerts") as lock:
+        monkeypatch.setattr(lock._files, "read", lambda path: pytest.fail("was read"))
+        lock.confirm()
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"turn": "x", "token": 1}', b"[" * 100_000])
+def test_a_damaged_turn_is_nobodys(checkpoint, content, monkeypatch):
+    monkeypatch.setattr(locks, "_TRUST_SECONDS", 0.0)
+    with holding(None, checkpoint, "job alerts") as lock:
+        (Path(checkpoint) / TURN_FILE).write_bytes(content)
+        with pytest.raises(CheckpointLocked):
+            lock.confirm()
+    with holding(None, checkpoint, "job alerts") as lock:
+        lock.confirm()
+
+
 def test_what_is_no_longer_needed_is_given_to_the_next_one_at_once(checkpoint):
     needed = [True]
     first = Lock(None, checkpoint, "job first", in_use=lambda: needed[0]).acquire()
@@ -221,7 +254,7 @@ def test_what_others_left_is_swept(checkpoint):
     os.utime(old, (0, 0))
     os.utime(other, (0, 0))
     with holding(None, checkpoint, "holdfast rescale"):
-        assert sorted(os.listdir(folder)) == ["lock.json", "lock.json.abc", "manifest.json"]
+        assert sorted(os.listdir(folder)) == ["lock.json", "lock.json.abc", "manifest.json", "turn.json"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
@@ -321,4 +354,4 @@ def test_killed_while_it_holds_the_lock(checkpoint):
 def test_a_process_that_ends_in_good_order_leaves_no_lock(checkpoint):
     code = "import sys; from holdfast.spark.lock import Lock; Lock(None, sys.argv[1], 'job alerts').acquire()"
     subprocess.run([sys.executable, "-c", code, checkpoint], check=True)
-    assert os.listdir(file_of(checkpoint).parent) == []
+    assert os.listdir(file_of(checkpoint).parent) == ["turn.json"]

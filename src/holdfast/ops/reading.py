@@ -25,7 +25,7 @@ from holdfast.spark.arrow_types import arrow_schema
 from holdfast.spark.failures import first_cause
 from holdfast.spark.files import normalised
 from holdfast.spark.schemas import read_schema
-from holdfast.spark.transport import carried, uncarried
+from holdfast.spark.transport import carried, rebuilding, uncarried
 
 __all__ = [
     "StepRef",
@@ -196,8 +196,10 @@ def rows_of(frame: DataFrame, path: str) -> list[Any]:
 @contextlib.contextmanager
 def our_errors(path: str, todo: str = "find the damaged file: holdfast checkpoint verify {}") -> Iterator[None]:
     """Turns what Spark says of something that it cannot read into a sentence."""
+    session = SparkSession.getActiveSession()
     try:
-        yield
+        with contextlib.nullcontext() if session is None else rebuilding(session):
+            yield
     except HoldfastError:
         raise
     except Exception as error:

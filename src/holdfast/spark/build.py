@@ -33,7 +33,7 @@ from holdfast.spark.metrics import MetricsParam
 from holdfast.spark.pack import PACKED_SCHEMA, pack_function
 from holdfast.spark.panes import PaneLayout
 from holdfast.spark.plan import StepPlan
-from holdfast.spark.processor import OUTPUT_SCHEMA, KeyGroupProcessor
+from holdfast.spark.processor import OUTPUT_SCHEMA, transformed
 from holdfast.spark.rows import ElementReader
 from holdfast.spark.schemas import read_schema
 from holdfast.spark.session import apply_settings
@@ -258,13 +258,8 @@ def outputs_of(
     packed = stream.prepared(plan.key_groups, plan.parallel_over).mapInArrow(pack, PACKED_SCHEMA).groupBy("label")
     if stream.df.isStreaming:
         apply_settings(spark)
-        results = packed.transformWithState(
-            statefulProcessor=KeyGroupProcessor(plan, metrics),
-            outputStructType=OUTPUT_SCHEMA,
-            outputMode="Append",
-            timeMode=_time_mode(plan),
-            initialState=None if initial is None else initial.groupBy("label"),
-        )
+        begun_with = None if initial is None else initial.groupBy("label")
+        results = transformed(packed, plan, metrics, time_mode=_time_mode(plan), initial=begun_with)
     else:
         results = packed.applyInArrow(bounded_run(plan, metrics), OUTPUT_SCHEMA)
         if len(schemas) > 1:

@@ -5,8 +5,9 @@
         job.run()
 
 Life of a job: `write` as often as there are outputs, then `start`, then `stop`; or `run`, which starts, waits and
-stops, also on Ctrl-C and SIGTERM. A stop waits for the micro-batch that is running, so that nothing is done twice.
-From its start to its end a job has the lock on its checkpoint, and `holdfast stop` can stop it.
+stops, also on Ctrl-C and SIGTERM. A stop waits for the micro-batch that is running, so that nothing is done twice;
+`spark/life.py` says why none is lost. From its start to its end a job has the lock on its checkpoint, and `holdfast stop`
+can stop it.
 """
 
 from __future__ import annotations
@@ -26,21 +27,26 @@ from holdfast.engine.metrics import StepMetrics
 from holdfast.errors import CheckpointLocked, HoldfastError, InvalidStep, JobFailed
 from holdfast.model.timestamps import Duration
 from holdfast.spark.checkpoint_files import file_settings
-from holdfast.spark.failures import query_failure
+from holdfast.spark.failures import is_worker_trouble, query_failure
 from holdfast.spark.job_manifest import check_job_manifest
+from holdfast.spark.life import Life, Phase, Stop
 from holdfast.spark.lineage import steps_above
 from holdfast.spark.lock import LockInfo
 from holdfast.spark.paths import normalised
 from holdfast.spark.presence import Presence
 from holdfast.spark.progress import Progress
 from holdfast.spark.session import apply_settings, with_settings
+from holdfast.spark.shared_paths import resolved
 from holdfast.spark.sinks.base import BatchInfo, Sink
+from holdfast.spark.transport import rebuilding
 from holdfast.spark.triggers import AvailableNow, Batches, Every, read_trigger
 from holdfast.spark.unpack import Origin, origin_of, unpack
 
 __all__ = ["Job"]
 
 _POLL_SECONDS = 0.1
+_WORKER_TRIES = 4
+"""As often as a cluster tries a task; on one machine Spark itself tries once."""
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
@@ -48,8 +54,9 @@ class Job:
     """Outputs, sinks, a checkpoint and a trigger.
 
     `tolerated_failures`: how many times in a row a failed query is started again from the same checkpoint without
-    having committed anything new, before `run` gives up with the cause. `retained_batches`: how many micro-batches one
-    can go back. `progress`: whether to show what the job does while it runs.
+    having committed anything new, before `run` gives up with the cause. A worker that could not be started, or died, is no
+    such failure: the query is then started again up to three times of itself. `retained_batches`: how many micro-batches
+    one can go back. `progress`: whether to show what the job does while it runs.
     """
 
     def __init__(
@@ -69,16 +76,11 @@ class Job:
         self._retained_batches = retained_batches
         self._writes: list[tuple[DataFrame, Sink]] = []
         self._progress = Progress(name, enabled=progress)
-        self._presence = Presence(name, self.checkpoint)
+        self._presence: Presence | None = None
         self._query: StreamingQuery | None = None
-        self._starting = False
+        self._life = Life(name)
         self._stop_turn = threading.Lock()
-        self._stopping = threading.Event()
-        self._idle = threading.Event()
-        self._idle.set()
-        self._held_back = threading.Event()
-        self._interrupted = False
-        self._batches_done = 0
+        self._worker_failures = _Streak()
 
     def write(self, df: DataFrame, sink: Sink) -> Job:
         """Binds an output to a sink."""
@@ -99,58 +101,65 @@ class Job:
 
         Raises CheckpointLocked if another job runs on the checkpoint, or a tool works on it.
         """
-        if not self._writes:
-            raise InvalidStep(self.name, ["Nothing is written: bind an output to a sink with job.write(df, sink)."])
-        frame, sink_all = self._root()
-        spark = frame.sparkSession
-        steps = _unique_steps(self.name, [df for df, _ in self._writes])
-        with self._starts(spark):
-            self._start_query(spark, frame, sink_all, steps)
+        self._check_can_start()
+        self._begin()
+        self._start()
         return self
 
     def run(self) -> Job:
         """Starts the job and waits for its end; starts it again after a failure, as often as that is tolerated."""
-        failures, last = 0, -1
-        while True:
-            try:
-                with self._signals():
-                    self.start()
+        self._check_can_start()
+        self._begin()
+        failures = _Streak()
+        with self._signals():
+            while True:
+                try:
+                    self._start()
                     self.wait()
-                return self
-            except HoldfastError as error:
-                committed = self._committed()
-                failures = 1 if committed != last else failures + 1
-                last = committed
-                if failures > self._tolerated_failures or isinstance(error, (InvalidStep, CheckpointLocked)):
-                    raise
-                self._query = None
+                    return self
+                except HoldfastError as error:
+                    if isinstance(error, (InvalidStep, CheckpointLocked)):
+                        raise
+                    if failures.count_at(self._life.done) > self._tolerated_failures:
+                        raise
+                    self._life.start_again()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Waits until the query has ended, or so many seconds; whether it has. Raises what it failed with."""
-        query = self._running()
         deadline = None if seconds is None else time.monotonic() + seconds
-        while query.isActive:
-            self._progress.show(query.lastProgress)
-            if self._stopping.is_set():
-                self.stop()
+        while True:
+            if self._query is None and self._life.asked:
                 break
-            if deadline is not None and time.monotonic() > deadline:
+            query = self._running()
+            if not self._watch(query, deadline):
                 return False
-            time.sleep(_POLL_SECONDS)
-        self._progress.show(query.lastProgress, final=True)
+            if not self._starts_again_after(query):
+                self._progress.show(query.lastProgress, final=True)
+                break
         self._progress.close()
-        self._presence.end()
-        self._raise_failure(query)
+        self._end()
+        if self._query is not None:
+            self._raise_failure(self._query)
         return True
 
     def stop(self, timeout_seconds: float = 300.0) -> None:
-        """Stops at the end of the micro-batch that is running. State, offsets and sinks then agree."""
-        query = self._running()
-        self._stopping.set()
+        """Stops at the end of the micro-batch that is running. State, offsets and sinks then agree.
+
+        A micro-batch that does not end in that time is interrupted; the next start does it anew.
+        """
+        if self._life.phase is Phase.NEW:
+            self._running()
+        self._ask(Stop.AFTER_BATCH)
+        if self._life.is_handler:
+            # The handler is what would be waited for.
+            threading.Thread(target=self.stop, args=(timeout_seconds,), name="holdfast-stop", daemon=True).start()
+            return
+        deadline = time.monotonic() + timeout_seconds
+        self._life.wait_until_started(timeout_seconds)
         with self._stop_turn:
-            if query.isActive:
-                self._stop_query(query, timeout_seconds)
-        self._presence.end()
+            if self._query is not None:
+                self._stop_query(self._query, deadline)
+        self._end()
 
     @property
     def query(self) -> StreamingQuery:
@@ -175,58 +184,191 @@ class Job:
             raise JobFailed(f"The job {self.name!r} has not been started.", todo="call job.start() or job.run()")
         return self._query
 
-    def _start_query(
-        self, spark: SparkSession, frame: DataFrame, sinks: list[tuple[Origin | None, Sink]], steps: list[Any]
-    ) -> None:
-        apply_settings(spark)
-        for note in check_job_manifest(spark, self.checkpoint, self.name, steps):
-            self._progress.note(f"stored state, {note}")
-        self._stopping.clear()
-        self._held_back.clear()
-        self._interrupted = False
-        writer = frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(self.checkpoint))
-        writer = self._triggered(writer.outputMode("append"))
-        with self._settings(spark, steps):
-            self._query = writer.foreachBatch(self._handler(sinks)).start()
+    # Starting
 
-    @contextlib.contextmanager
-    def _starts(self, spark: SparkSession) -> Iterator[None]:
-        """Has the lock from before the start, and gives it back if there is none."""
-        self._starting = True
+    def _check_can_start(self) -> None:
+        if not self._writes:
+            raise InvalidStep(self.name, ["Nothing is written: bind an output to a sink with job.write(df, sink)."])
+        if self._runs():
+            raise CheckpointLocked(f"The job {self.name!r} is running already.", todo="stop it first: job.stop()")
+
+    def _begin(self) -> None:
+        self._query = None
+        self._worker_failures = _Streak()
+        self._life.begin()
+
+    def _start(self) -> None:
+        """Starts a query, unless a stop was asked for meanwhile."""
+        self._query = None
+        frame, sinks = self._root()
+        spark = frame.sparkSession
+        steps = _unique_steps(self.name, [df for df, _ in self._writes])
         try:
+            checkpoint = resolved(spark, self.checkpoint)
+            self._presence = self._presence or Presence(self.name, checkpoint)
             self._presence.begin(spark, runs=self._runs, stop=self.stop, abandon=self._abandon)
-            try:
-                yield
-            except BaseException:
-                self._presence.end()
-                raise
-        finally:
-            self._starting = False
+            if not self._life.asked:
+                self._progress.begin(checkpoint)
+                self._query = self._start_query(spark, self._presence, checkpoint, frame, sinks, steps)
+            self._life.started()
+        except BaseException:
+            self._end()
+            raise
+
+    def _start_query(
+        self,
+        spark: SparkSession,
+        presence: Presence,
+        checkpoint: str,
+        frame: DataFrame,
+        sinks: list[tuple[Origin | None, Sink]],
+        steps: list[Any],
+    ) -> StreamingQuery:
+        if any(query.name == self.name for query in spark.streams.active):
+            raise JobFailed(
+                f"The job {self.name!r} cannot start: another query of this name is running in the same session.",
+                todo="stop that one first, or give this job another name",
+            )
+        apply_settings(spark)
+        for note in check_job_manifest(spark, checkpoint, self.name, steps):
+            self._progress.note(f"stored state, {note}")
+        writer = frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
+        writer = self._triggered(writer.outputMode("append"))
+        handler = _Handler(self._life, presence, sinks, self._batches_max())
+        with self._settings(spark, checkpoint, steps), rebuilding(spark):
+            query: StreamingQuery = writer.foreachBatch(handler).start()
+        handler.query_id.set(str(query.id))
+        return query
 
     def _runs(self) -> bool:
         """Whether there is a query, or about to be one."""
+        if self._life.phase is Phase.STARTING:
+            return True
         try:
-            return self._starting or (self._query is not None and self._query.isActive)
+            return self._life.phase is Phase.RUNNING and self._query is not None and self._query.isActive
         except Exception:
             # Spark itself is gone.
             return False
 
+    def _starts_again_after(self, query: StreamingQuery) -> bool:
+        """Whether the query, which has ended, is started again because a worker was to blame."""
+        error = query.exception()
+        if error is None or self._life.asked or not is_worker_trouble(error):
+            return False
+        assert self._presence is not None
+        self._presence.check()
+        tries = self._worker_failures.count_at(self._life.done)
+        if tries >= _WORKER_TRIES:
+            return False
+        self._life.start_again()
+        self._progress.note(f"{self.name}: a Python worker could not be started, or died; starting again, try {tries + 1}")
+        self._start()
+        return True
+
+    # Waiting and stopping
+
+    def _watch(self, query: StreamingQuery, deadline: float | None) -> bool:
+        """Shows progress until the query ends, or the time does; whether it has ended."""
+        while query.isActive:
+            self._show(query)
+            if self._life.asked:
+                self.stop()
+                return True
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def _show(self, query: StreamingQuery) -> None:
+        report = query.lastProgress
+        if report is None:
+            self._progress.waiting(query.status["message"])
+        else:
+            self._progress.show(report)
+
+    def _ask(self, how: Stop) -> None:
+        if self._life.ask(how):
+            self._announce(how)
+
+    def _announce(self, how: Stop) -> None:
+        inside = self._life.inside
+        if how is Stop.AFTER_BATCH:
+            when = "" if inside is None else f" after micro-batch {inside}, which is being processed"
+            self._progress.note(f"{self.name}: stopping{when} …")
+        else:
+            left = "" if inside is None else f"; micro-batch {inside} is left for the next start"
+            self._progress.note(f"{self.name}: stopping at once{left}")
+
     def _abandon(self, taken_by: LockInfo) -> None:
         """Another has the checkpoint, and nothing more may be written to it."""
-        while self._starting:
-            time.sleep(_POLL_SECONDS)
+        self._life.ask(Stop.NOW)
+        self._life.wait_until_started(3600)
         if self._query is not None:
-            self._interrupted = True
             self._query.stop()
 
-    def _stop_query(self, query: StreamingQuery, timeout_seconds: float) -> None:
-        deadline = time.monotonic() + timeout_seconds
-        before = query.lastProgress
-        while query.isActive and not self._at_boundary(query, before) and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS / 2)
-        # What Spark fails with from here on is our interruption of a micro-batch that the next start does from anew.
-        self._interrupted = query.isActive
-        query.stop()
+    def _stop_query(self, query: StreamingQuery, deadline: float) -> None:
+        while query.isActive and not self._at_boundary(query) and self._life.asked is not Stop.NOW:
+            if time.monotonic() > deadline:
+                self._ask(Stop.NOW)
+            time.sleep(_POLL_SECONDS / 5)
+        try:
+            query.stop()
+        except Exception as error:
+            raise JobFailed(
+                f"The job {self.name!r} does not stop: what it is doing in micro-batch {self._life.inside} does not end.",
+                detail=f"Spark says: {error}",
+                todo="end its process; the next start does this micro-batch anew",
+                context={"checkpoint": self.checkpoint},
+            ) from error
+
+    def _at_boundary(self, query: StreamingQuery) -> bool:
+        """Whether no micro-batch is being processed, and the last one is committed, which Spark's report of it says.
+
+        This only spares a micro-batch from being done twice, and the first one from being interrupted while it is planned,
+        which leaves traces on the terminal. Nothing is wrong if the next one begins meanwhile.
+        """
+        if self._life.inside is not None:
+            return False
+        done, report = self._life.done_by_query, query.lastProgress
+        if done is not None and report is not None and report.batchId >= done:
+            return True
+        return not query.status["isTriggerActive"]
+
+    def _end(self) -> None:
+        self._life.ended()
+        if self._presence is not None:
+            self._presence.end()
+
+    def _raise_failure(self, query: StreamingQuery) -> None:
+        assert self._presence is not None
+        self._presence.check()
+        error = query.exception()
+        if error is None or self._life.held_back or (self._life.asked and is_worker_trouble(error)):
+            # Left for the next start; or a worker that went down with the stop, as with Ctrl-C at a terminal.
+            return
+        raise query_failure(error, self.checkpoint, self.name) from error
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM stop the job at a micro-batch boundary; the second time at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            how = Stop.NOW if self._life.asked else Stop.AFTER_BATCH
+            if self._life.ask(how):
+                # Not here: the signal may have come in the middle of what the progress is writing.
+                threading.Thread(target=self._announce, args=(how,), name="holdfast-signal", daemon=True).start()
+
+        before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    # What the query is
 
     def _root(self) -> tuple[DataFrame, list[tuple[Origin | None, Sink]]]:
         """The DataFrame that the query runs, and for each sink what to take out of it."""
@@ -245,47 +387,6 @@ class Job:
             ],
         )
 
-    def _handler(self, sinks: list[tuple[Origin | None, Sink]]) -> Any:
-        """What Spark calls with each micro-batch."""
-
-        def handle(batch: DataFrame, batch_id: int) -> None:
-            if self._stopping.is_set():
-                self._hold_back()
-                return
-            self._idle.clear()
-            try:
-                info = BatchInfo(self._query_id(), batch_id)
-                _write_all(batch, sinks, info)
-                self._batches_done += 1
-            finally:
-                self._idle.set()
-            if isinstance(self._trigger, Batches) and self._batches_done >= self._trigger.count:
-                self._stopping.set()
-
-        return handle
-
-    def _hold_back(self) -> None:
-        """The next micro-batch has begun before the stop arrived: leave it, untouched, for the next start."""
-        self._held_back.set()
-        while self._running().isActive:
-            time.sleep(_POLL_SECONDS / 2)
-
-    def _query_id(self) -> str:
-        while self._query is None:
-            time.sleep(0.01)
-        return str(self._query.id)
-
-    def _at_boundary(self, query: StreamingQuery, before: Any) -> bool:
-        """Whether no micro-batch is under way: the last one has been committed, which its report says."""
-        if self._held_back.is_set():
-            return True
-        if not self._idle.is_set():
-            return False
-        report = query.lastProgress
-        if not query.status["isTriggerActive"]:
-            return True
-        return report is not None and (before is None or report.batchId != before.batchId)
-
     def _triggered(self, writer: Any) -> Any:
         trigger = self._trigger
         if isinstance(trigger, AvailableNow):
@@ -294,9 +395,12 @@ class Job:
         milliseconds = Duration.of(trigger.interval).micros // 1000
         return writer.trigger(processingTime=f"{milliseconds} milliseconds")
 
-    def _settings(self, spark: SparkSession, steps: list[Any]) -> contextlib.AbstractContextManager[None]:
+    def _batches_max(self) -> int | None:
+        return self._trigger.count if isinstance(self._trigger, Batches) else None
+
+    def _settings(self, spark: SparkSession, checkpoint: str, steps: list[Any]) -> contextlib.AbstractContextManager[None]:
         """Settings that only this query needs; it copies them when it starts."""
-        wanted = file_settings(spark, self.checkpoint)
+        wanted = file_settings(spark, checkpoint)
         if isinstance(self._trigger, AvailableNow) and any(step.uses_processing_time for step in steps):
             # In this mode Spark would run empty micro-batches for ever, waiting for timers.
             wanted[_NO_DATA] = "false"
@@ -304,47 +408,76 @@ class Job:
             wanted["spark.sql.streaming.minBatchesToRetain"] = str(self._retained_batches)
         return with_settings(spark, wanted)
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM stop the job at a micro-batch boundary."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
+
+class _Streak:
+    """How many failures there were in a row without anything having been done in between."""
+
+    def __init__(self) -> None:
+        self._at: int | None = None
+        self._count = 0
+
+    def count_at(self, done: int | None) -> int:
+        """Counts one more, at what was done by then."""
+        self._count = self._count + 1 if self._count and done == self._at else 1
+        self._at = done
+        return self._count
+
+
+class _Given:
+    """A value that one thread gives and another waits for."""
+
+    def __init__(self) -> None:
+        self._there = threading.Event()
+        self._value = ""
+
+    def set(self, value: str) -> None:
+        self._value = value
+        self._there.set()
+
+    def get(self) -> str:
+        self._there.wait()
+        return self._value
+
+
+class _Handler:
+    """What Spark calls with each micro-batch. It returns only when all of it has been written."""
+
+    def __init__(
+        self,
+        life: Life,
+        presence: Presence,
+        sinks: list[tuple[Origin | None, Sink]],
+        batches_max: int | None,
+    ) -> None:
+        self._life = life
+        self._presence = presence
+        self._sinks = sinks
+        self._batches_max = batches_max
+        self.query_id = _Given()
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        with self._life.micro_batch(batch_id):
+            self._presence.confirm()
+            self._write_all(batch, BatchInfo(self.query_id.get(), batch_id))
+        if self._batches_max is not None and self._life.done_since_begin >= self._batches_max:
+            self._life.ask(Stop.AFTER_BATCH)
+
+    def _write_all(self, batch: DataFrame, info: BatchInfo) -> None:
+        """Evaluates all of the micro-batch once, whatever the sinks do with the rows.
+
+        A partition that is not evaluated has no state of this micro-batch, and the next one would find none.
+        """
+        if self._sinks[0][0] is None and self._sinks[0][1].evaluates_all:
+            self._sinks[0][1].write_batch(batch, info)
             return
-
-        def on_signal(number: int, frame: FrameType | None) -> None:
-            self._stopping.set()
-
-        before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        batch.persist()
         try:
-            yield
+            batch.count()
+            for origin, sink in self._sinks:
+                self._presence.confirm()
+                sink.write_batch(batch if origin is None else unpack(batch, origin.tag, origin.schema), info)
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _committed(self) -> int:
-        report = None if self._query is None else self._query.lastProgress
-        return -1 if report is None else int(report.batchId)
-
-    def _raise_failure(self, query: StreamingQuery) -> None:
-        self._presence.check()
-        error = None if self._interrupted else query.exception()
-        if error is not None:
-            raise query_failure(error, self.checkpoint, self.name) from error
-
-
-def _write_all(batch: DataFrame, sinks: list[tuple[Origin | None, Sink]], info: BatchInfo) -> None:
-    """Evaluates the steps once, whatever the sinks do with the rows."""
-    if sinks[0][0] is None:
-        sinks[0][1].write_batch(batch, info)
-        return
-    batch.persist()
-    try:
-        batch.count()
-        for origin, sink in sinks:
-            assert origin is not None
-            sink.write_batch(unpack(batch, origin.tag, origin.schema), info)
-    finally:
-        batch.unpersist()
+            batch.unpersist()
 
 
 def _unique_steps(job: str, frames: list[DataFrame]) -> list[Any]:

@@ -11,7 +11,8 @@ Rules:
   of several that find the same stale lock one gets it, and one that dies on the way leaves a stale guard, to which the
   same applies.
 * The holder looks before each sign of life whether the lock is still its own. If somebody else has it, the holder was
-  taken for dead: it is told so, and must stop. If the file is gone, it is made again.
+  taken for dead: it is told so, and must stop. If the file is gone, it is made again, unless others have had it since
+  (`turns.py`), which is as if they had it still.
 * A sign of life that cannot be written, because the disk is full or the network away, is tried again; nothing else happens.
 """
 
@@ -35,6 +36,7 @@ from pyspark.sql import SparkSession
 from holdfast.errors import CheckpointLocked
 from holdfast.spark.files import Files, files_of, is_local, join
 from holdfast.spark.host import ProcessId, has_ended, this_process
+from holdfast.spark.turns import is_turn_of, take_turn
 
 __all__ = ["LOCK_FILE", "Lock", "LockInfo", "current_lock", "holding", "new_token"]
 
@@ -44,6 +46,7 @@ _LOCK_VERSION = 1
 _BEAT_SECONDS = 10.0
 _STALE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
+_TRUST_SECONDS = 5.0
 _TRIES = 5
 _AGAIN_SECONDS = 0.2
 
@@ -105,6 +108,7 @@ class Lock:
         self._taken_at = _now()
         self._ended = threading.Event()
         self._turn = threading.RLock()
+        self._confirmed = 0.0
         self.lost: LockInfo | None = None
 
     def acquire(self) -> Lock:
@@ -120,9 +124,12 @@ class Lock:
         _held[self._token] = self
         try:
             _take(self._files, self._path, self._content, self._checkpoint)
+            take_turn(self._files, self._checkpoint, self._token)
         except BaseException:
-            del _held[self._token]
+            self.release()
+            _held.pop(self._token, None)
             raise
+        self._confirmed = _awake_seconds()
         self._sweep()
         self._ended = threading.Event()
         threading.Thread(target=self._live, args=(self._ended,), name="holdfast-lock", daemon=True).start()
@@ -142,8 +149,24 @@ class Lock:
 
     def check(self) -> None:
         """Raises CheckpointLocked if the lock was lost to somebody else."""
+        if self.lost is _SOMEBODY:
+            raise CheckpointLocked(
+                f"Others have used the checkpoint {self._checkpoint!r} since this process last gave a sign of life.",
+                detail="It was taken for dead, and has written nothing since.",
+                todo="start it again: it goes on from the last committed micro-batch",
+            )
         if self.lost is not None:
             raise _locked(self._checkpoint, self.lost, "was taken over by")
+
+    def confirm(self) -> None:
+        """Raises CheckpointLocked if somebody else has taken the lock: to be asked before what cannot be taken back.
+
+        What was seen a moment ago is not looked at again: a lock is only taken over from who gives no sign for a minute.
+        """
+        with self._turn:
+            if _awake_seconds() - self._confirmed > _TRUST_SECONDS:
+                self._look()
+        self.check()
 
     @property
     def is_held(self) -> bool:
@@ -161,21 +184,36 @@ class Lock:
     def beat(self) -> None:
         """Gives a sign of life, unless the lock was lost."""
         with self._turn:
-            if not self.is_held:
-                return
-            stored = _read(self._files, self._path)
-            if stored is None:
-                if self._files.create(self._path, self._content()):
-                    return
-                stored = _read(self._files, self._path)
-            info = None if stored is None else _info(self._files, self._path, stored)
-            if info is None or (not info.token and _age(info) < _BEAT_SECONDS / 2):
-                # Gone, or being written: the next look tells by whom.
-                return
-            if info.token not in ("", self._token):
-                self._lose(info)
-            else:
+            if self._look():
                 self._files.write(self._path, self._content())
+
+    def _look(self) -> bool:
+        """Whether the lock is there and still one's own. Makes it again if it is gone; notes it if it was lost."""
+        if not self.is_held:
+            return False
+        if not is_turn_of(self._files, self._checkpoint, self._token):
+            self._lose(self._other_holder() or _SOMEBODY)
+            return False
+        stored = _read(self._files, self._path)
+        if stored is None:
+            if self._files.create(self._path, self._content()):
+                self._confirmed = _awake_seconds()
+                return False
+            stored = _read(self._files, self._path)
+        info = None if stored is None else _info(self._files, self._path, stored)
+        if info is None or (not info.token and _age(info) < _BEAT_SECONDS / 2):
+            # Gone, or being written: the next look tells by whom.
+            return False
+        if info.token not in ("", self._token):
+            self._lose(info)
+            return False
+        self._confirmed = _awake_seconds()
+        return True
+
+    def _other_holder(self) -> LockInfo | None:
+        stored = _read(self._files, self._path)
+        info = None if stored is None else _parse(stored)
+        return None if info is None or info.token == self._token else info
 
     def _lose(self, to: LockInfo) -> None:
         self.lost = to
@@ -215,6 +253,10 @@ class Lock:
     def _info(self) -> LockInfo:
         return LockInfo(self._owner, self._process, self._taken_at, _now(), self._token)
 
+
+_EPOCH = datetime.fromtimestamp(0, timezone.utc)
+_SOMEBODY = LockInfo("somebody", ProcessId("an unknown host", "", 0, ""), _EPOCH, _EPOCH, "")
+"""Who has had the lock, and has given it back."""
 
 _held: dict[str, Lock | None] = {}
 """The locks, and guards, of this process by their tokens."""
@@ -379,6 +421,12 @@ def _age(info: LockInfo) -> float:
 
 def _text(time: datetime) -> str:
     return time.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _awake_seconds() -> float:
+    """A clock that goes on while the process, or the machine, sleeps."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def _now() -> datetime:

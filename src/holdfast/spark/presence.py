@@ -55,10 +55,13 @@ class Presence:
     def begin(
         self, spark: SparkSession, *, runs: Callable[[], bool], stop: Callable[[], None], abandon: Callable[[LockInfo], None]
     ) -> None:
-        """Takes the lock. Raises CheckpointLocked if somebody else has it.
+        """Takes the lock, or keeps it. Raises CheckpointLocked if somebody else has it.
 
         `runs`: whether the query is there, or about to be. `stop` stops it in good order, `abandon` at once.
         """
+        with self._turn:
+            if self._lock is not None and self._lock.is_held:
+                return
         files = files_of(spark, self._checkpoint)
         lock = Lock(
             spark,
@@ -84,6 +87,11 @@ class Presence:
                     take_back(self._files, self._checkpoint, self._token)
                 self._lock.release()
 
+    def confirm(self) -> None:
+        """Raises CheckpointLocked if somebody else has the checkpoint by now: to be asked before a sink is written."""
+        if self._lock is not None:
+            self._lock.confirm()
+
     def check(self) -> None:
         """Raises CheckpointLocked if the lock was lost to somebody else."""
         if self._lock is not None:
@@ -91,11 +99,10 @@ class Presence:
 
     def _look(self) -> None:
         with self._turn:
-            # From here on the start is over.
-            runs = self._runs
-        if not runs():
-            self.end()
-            return
+            # In one turn with the decision: a query that is started again meanwhile keeps the lock.
+            if not self._runs():
+                self.end()
+                return
         assert self._files is not None
         asked = _asked(self._files, self._checkpoint)
         if asked == self._token:

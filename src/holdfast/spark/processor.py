@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyspark import TaskContext
-from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.group import GroupedData
 
 from holdfast.engine.backends.protocol import Due, Place
 from holdfast.engine.bundle import run_bundle
@@ -26,12 +26,13 @@ from holdfast.engine.runner import Clocks, collection_paused
 from holdfast.errors import HoldfastError
 from holdfast.model.timestamps import MIN_TIMESTAMP
 from holdfast.model.windows import GlobalWindow
+from holdfast.spark.operator import Operator, by_value
 from holdfast.spark.plan import StepPlan
 from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
 from holdfast.spark.transport import carried
 from holdfast.spark.worker import WORKER
 
-__all__ = ["CLOCK", "OUTPUT_SCHEMA", "WAKE_TIME", "KeyGroupProcessor", "wake_soon"]
+__all__ = ["CLOCK", "OUTPUT_SCHEMA", "WAKE_TIME", "KeyGroupProcessor", "transformed", "wake_soon"]
 
 Packed = tuple[int, int, bytes | None]
 """Source, part and payload of a packed row."""
@@ -47,38 +48,27 @@ _NEVER = GlobalWindow().end.micros
 """Nothing waits for the end of the global window: a stream does not get there."""
 
 
-class KeyGroupProcessor(StatefulProcessor):
-    """One object a task; what should outlive a task is in the worker."""
+class KeyGroupProcessor:
+    """One object a task; what should outlive a task is in the worker. `operator.py` is what Spark knows of it."""
 
     def __init__(self, plan: StepPlan, metrics: Any) -> None:
         self._plan = plan
         self._metrics = metrics
 
-    def init(self, handle: Any) -> None:
+    def open(self, handle: Any, state: Any) -> None:
+        """Is called first, with Spark's handle and the map variable that holds all blobs."""
         self._handle = handle
-        # One variable for everything: each costs the JVM some tens of milliseconds in every task.
-        self._blobs = SparkStore(handle.getMapState("blobs", BLOB_KEY, BLOB_VALUE))
+        self._blobs = SparkStore(state)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        packed = [(row.source, row.part, row.payload) for row in rows]
-        return self._bundle(int(key[0]), packed, timerValues)
+    def handle_rows(self, key: Any, rows: Iterable[Row], times: Any) -> Iterator[Row]:
+        """Packed rows for a key group, or none if only its timer has fired."""
+        return self._bundle(int(key[0]), [(row.source, row.part, row.payload) for row in rows], times)
 
-    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+    def handle_initial_state(self, initial: Any, times: Any) -> None:
         """Takes a blob that a new job begins with, and sees to it that the key group is looked at soon."""
-        self._blobs.put(initialState.name, bytes(initialState.blob))
-        if initialState.name == MANIFEST and (self._plan.uses_event_time or self._plan.uses_processing_time):
-            wake_soon(self._handle, self._blobs, timerValues, by_clock=self._plan.uses_processing_time)
-
-    def handleExpiredTimer(
-        self,
-        key: Any,
-        timerValues: Any,
-        expiredTimerInfo: Any,
-    ) -> Iterator[Row]:
-        return self._bundle(int(key[0]), [], timerValues)
-
-    def close(self) -> None:
-        """Nothing to release: what a worker keeps, it keeps for the next task."""
+        self._blobs.put(initial.name, bytes(initial.blob))
+        if initial.name == MANIFEST and (self._plan.uses_event_time or self._plan.uses_processing_time):
+            wake_soon(self._handle, self._blobs, times, by_clock=self._plan.uses_processing_time)
 
     def _bundle(self, label: int, packed: list[Packed], times: Any) -> Iterator[Row]:
         with carried(), collection_paused():
@@ -168,6 +158,21 @@ class KeyGroupProcessor(StatefulProcessor):
         if event is not None or due.real is None or self._plan.script is not None:
             return soon
         return max(-(-due.real // 1000), soon)
+
+
+def transformed(
+    packed: GroupedData, plan: StepPlan, metrics: Any, *, time_mode: str, initial: GroupedData | None = None
+) -> DataFrame:
+    """The (tag, payload) rows that a step makes of packed rows, grouped by label."""
+    processor: bytes = cloudpickle.dumps(KeyGroupProcessor(plan, metrics))  # type: ignore[no-untyped-call]
+    with by_value():
+        return packed.transformWithState(
+            statefulProcessor=Operator(processor, BLOB_KEY, BLOB_VALUE),
+            outputStructType=OUTPUT_SCHEMA,
+            outputMode="Append",
+            timeMode=time_mode,
+            initialState=initial,
+        )
 
 
 def wake_soon(handle: Any, blobs: SparkStore, times: Any, *, by_clock: bool) -> None:

@@ -55,12 +55,29 @@ class Progress:
 
     def __init__(self, name: str, stream: TextIO | None = None, enabled: bool = True) -> None:
         self._stream = stream or sys.stderr
+        self._name = name
         self._line = ProgressLine(name)
         self._enabled = enabled
         self._terminal = self._stream.isatty()
         self._shown: tuple[Any, ...] | None = None
         self._shown_at = 0.0
+        self._begun_at = 0.0
+        self._open = False
         self._width = 0
+
+    def begin(self, checkpoint: str) -> None:
+        """Says that a query is about to start."""
+        self._begun_at = time.monotonic()
+        self._shown_at = self._begun_at
+        self.note(f"{self._name}: starting from {checkpoint}")
+
+    def waiting(self, doing: str) -> None:
+        """Shows that there is life before the first report: at once on a terminal, else every few seconds."""
+        now = time.monotonic()
+        if not self._enabled or now - self._shown_at < (1.0 if self._terminal else _PLAIN_SECONDS):
+            return
+        self._shown_at = now
+        self._line_of(f"{self._name}: before the first micro-batch, {now - self._begun_at:.0f} s  {doing}")
 
     def show(self, report: Any, final: bool = False) -> None:
         """Shows a report that is new: at once on a terminal, else every few seconds."""
@@ -71,9 +88,13 @@ class Progress:
             return
         self._shown = (report.batchId, report.timestamp)
         self._shown_at = time.monotonic()
+        self._line_of(text)
+
+    def _line_of(self, text: str) -> None:
         if self._terminal:
             self._stream.write("\r" + text.ljust(self._width))
             self._width = len(text)
+            self._open = True
         else:
             self._stream.write(text + "\n")
         self._stream.flush()
@@ -81,9 +102,12 @@ class Progress:
     def note(self, text: str) -> None:
         """Says something on a line of its own."""
         if self._enabled:
+            self.close()
             self._stream.write(f"{text}\n")
             self._stream.flush()
 
     def close(self) -> None:
-        if self._enabled and self._terminal and self._shown is not None:
+        """Ends the line that renews itself."""
+        if self._open:
             self._stream.write("\n")
+            self._open = False

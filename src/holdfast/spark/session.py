@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import HoldfastError
 from holdfast.spark.checkpoint_files import local_file_settings
+from holdfast.spark.home import lean_home
 
 __all__ = ["REQUIRED", "SETTINGS", "apply_settings", "session", "with_settings"]
 
@@ -91,7 +92,8 @@ def session(name: str = "holdfast", *, cores: int | None = None, config: Mapping
     builder = SparkSession.builder.appName(name).master(settings.pop("spark.master", f"local[{cores}]"))
     for option, value in settings.items():
         builder = builder.config(option, value)
-    return builder.getOrCreate()
+    with lean_home():
+        return builder.getOrCreate()
 
 
 def apply_settings(spark: SparkSession) -> None:

@@ -1,48 +1,77 @@
-"""How our errors travel from a worker to the driver: as text inside Spark's exception, from which they are rebuilt.
+"""How our errors travel from a worker to the driver: as text inside Spark's exception.
 
-Spark passes a Python exception on as the text of its traceback. So the worker raises one whose message has the error's
-parts as JSON between two marks, and the driver looks for the marks in whatever text Spark gives it.
+Spark passes a Python exception on as text. What a user of a plain query sees of it should be our error and nothing else, so
+the worker asks Spark to leave out its own frames. Where the driver wants the error whole (`rebuilding`), as a job does, the
+text also has its parts as JSON between two marks, and `uncarried` looks for them in whatever text Spark gives.
 """
 
 from __future__ import annotations
 
 import base64
+import binascii
 import contextlib
 import json
+import os
 import re
 from collections.abc import Iterator
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
 from holdfast import errors
 from holdfast.errors import HoldfastError
 
-__all__ = ["Shown", "WorkerFailure", "carried", "uncarried"]
+__all__ = ["Shown", "WorkerFailure", "carried", "rebuilding", "uncarried"]
 
 _MARKED = re.compile(r"<holdfast-error ([A-Za-z0-9+/=]+)>")
-
+_WANTED = "holdfast.errors.rebuilt"
+"""The local property of a Spark job whose driver rebuilds errors."""
+_HIDE_FRAMES = "SPARK_HIDE_TRACEBACK"
+"""What Spark's worker looks at when it writes down an exception. The worker ends with it, so nothing else is affected."""
 
 _PLAIN = (str, int, float, bool, type(None))
 
 
 class WorkerFailure(Exception):
-    """A HoldfastError on its way to the driver."""
+    """A HoldfastError on its way to a driver that rebuilds it."""
+
+
+@contextlib.contextmanager
+def rebuilding(spark: SparkSession) -> Iterator[None]:
+    """Errors of what this thread starts in here can be rebuilt with `uncarried`."""
+    context = spark.sparkContext
+    before = context.getLocalProperty(_WANTED)
+    context.setLocalProperty(_WANTED, "true")
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_WANTED, before)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
 def carried() -> Iterator[None]:
-    """Whatever of ours is raised in here reaches the driver whole."""
+    """Whatever of ours is raised in a worker in here reaches the driver whole."""
     try:
         yield
     except HoldfastError as error:
-        parts = {
-            "type": type(error).__name__,
-            "what": error.what,
-            "detail": error.detail,
-            "todo": error.todo,
-            "context": {name: value for name, value in error.context.items() if isinstance(value, _PLAIN)},
-            "shown": {name: repr(value) for name, value in error.context.items() if not isinstance(value, _PLAIN)},
-        }
-        marked = base64.b64encode(json.dumps(parts).encode()).decode()
-        raise WorkerFailure(f"{error}\n<holdfast-error {marked}>") from None
+        os.environ[_HIDE_FRAMES] = "1"
+        context = TaskContext.get()
+        if context is None or context.getLocalProperty(_WANTED) is None:
+            raise error from None
+        raise WorkerFailure(f"{error}\n<holdfast-error {_marked(error)}>") from None
+
+
+def _marked(error: HoldfastError) -> str:
+    parts = {
+        "type": type(error).__name__,
+        "what": error.what,
+        "detail": error.detail,
+        "todo": error.todo,
+        "context": {name: value for name, value in error.context.items() if isinstance(value, _PLAIN)},
+        "shown": {name: repr(value) for name, value in error.context.items() if not isinstance(value, _PLAIN)},
+    }
+    return base64.b64encode(json.dumps(parts).encode()).decode()
 
 
 class Shown(str):
@@ -59,7 +88,11 @@ def uncarried(text: str) -> HoldfastError | None:
     found = _MARKED.search(text)
     if found is None:
         return None
-    parts = json.loads(base64.b64decode(found.group(1)))
+    try:
+        parts: dict[str, Any] = json.loads(base64.b64decode(found.group(1)))
+    except (binascii.Error, ValueError):
+        # Somebody has cut the text.
+        return None
     parts["context"] |= {name: Shown(text) for name, text in parts.pop("shown").items()}
     error_class = getattr(errors, parts.pop("type"), HoldfastError)
     error: HoldfastError = error_class.__new__(error_class)

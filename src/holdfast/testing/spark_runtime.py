@@ -30,16 +30,17 @@ from holdfast.model.coders import Coder, default_coder
 from holdfast.model.step import MAIN_TAG, Step
 from holdfast.model.timers import TimeDomain
 from holdfast.model.timestamps import Timestamp
-from holdfast.spark.failures import query_failure
+from holdfast.spark.failures import is_worker_trouble, query_failure
 from holdfast.spark.labels import labels
 from holdfast.spark.local_files import temporary_folder
 from holdfast.spark.metrics import MetricsParam
 from holdfast.spark.pack import PACKED_SCHEMA, pack_function, packed_rows
 from holdfast.spark.payload import from_payload
 from holdfast.spark.plan import StepPlan
-from holdfast.spark.processor import OUTPUT_SCHEMA, KeyGroupProcessor
+from holdfast.spark.processor import transformed
 from holdfast.spark.session import session, with_settings
 from holdfast.spark.side_inputs import send_all
+from holdfast.spark.transport import rebuilding
 from holdfast.testing.memory_runtime import HeapBackends, copied_backend
 from holdfast.testing.memory_store import MemoryStore
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash, Event
@@ -59,6 +60,7 @@ _SOURCE = pa.schema(
 _SOURCE_DDL = "kind int, watermark timestamp, time bigint, key binary, value binary"
 _OUTPUT = pa.schema([("tag", pa.string()), ("time", pa.int64()), ("window", pa.binary()), ("value", pa.binary())])
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
+_WORKER_TRIES = 4
 _ELEMENT, _MARKER, _EVERYWHERE = 0, 1, 2
 _END_SECONDS = 253_000_000_000  # Spark's timestamps end with the year 9999
 
@@ -217,19 +219,12 @@ class SparkRuntime:
         group = F.when(F.col("kind") == _ELEMENT, F.pmod(F.xxhash64("key"), F.lit(self._key_groups)).cast("int"))
         columns: list[Any] = [group.otherwise(-F.col("kind")).alias("group"), "time", "key", "value"]
         packed = source.withWatermark("watermark", "0 seconds").select(*columns)
-        results = (
-            packed.mapInArrow(_scripted_pack(self._key_groups), PACKED_SCHEMA)
-            .groupBy("label")
-            .transformWithState(
-                statefulProcessor=KeyGroupProcessor(self._plan, self._metrics),
-                outputStructType=OUTPUT_SCHEMA,
-                outputMode="Append",
-                timeMode="ProcessingTime" if self._plan.uses_processing_time else "EventTime",
-            )
-        )
+        grouped = packed.mapInArrow(_scripted_pack(self._key_groups), PACKED_SCHEMA).groupBy("label")
+        time_mode = "ProcessingTime" if self._plan.uses_processing_time else "EventTime"
+        results = transformed(grouped, self._plan, self._metrics, time_mode=time_mode)
         writer = results.writeStream.option("checkpointLocation", self._checkpoint).outputMode("append")
         # Without micro-batches of Spark's own accord: with timers of processing time they would never end.
-        with with_settings(self._spark, {_NO_DATA: "false"}):
+        with with_settings(self._spark, {_NO_DATA: "false"}), rebuilding(self._spark):
             return writer.foreachBatch(self._take).start()
 
     def _take(self, batch: DataFrame, batch_id: int) -> None:
@@ -248,10 +243,16 @@ class SparkRuntime:
         name = f"{next(self._files):06d}.parquet"
         pq.write_table(table, self._input / f".{name}")
         (self._input / f".{name}").rename(self._input / name)
-        try:
-            self._query.processAllAvailable()
-        except Exception as error:
-            raise query_failure(self._query.exception() or error, self._checkpoint) from None
+        for tries_left in reversed(range(_WORKER_TRIES)):
+            try:
+                self._query.processAllAvailable()
+                return
+            except Exception as error:
+                failed = self._query.exception() or error
+                if not tries_left or not is_worker_trouble(failed):
+                    raise query_failure(failed, self._checkpoint) from None
+                # Nothing of the micro-batch was taken.
+                self._query = self._start()
 
 
 def _read_output(tag: str, time: int, window: bytes, value: bytes) -> Output:

@@ -23,6 +23,9 @@ class Sink(abc.ABC):
     """Takes micro-batches in order. After a crash the last one may come again, with the same BatchInfo and the same
     rows: a sink is exactly once if the second time changes nothing."""
 
+    evaluates_all = False
+    """Whether `write_batch` always evaluates all rows, and once. If not, the job sees to it before."""
+
     @abc.abstractmethod
     def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:
         """Writes one micro-batch. When it returns, the rows are durable."""

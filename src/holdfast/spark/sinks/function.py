@@ -25,6 +25,8 @@ class ForeachBatch(Sink):
 class Collect(Sink):
     """Keeps all rows in memory: for tests and small demonstrations. What it holds does not survive the process."""
 
+    evaluates_all = True
+
     def __init__(self) -> None:
         self._batches: dict[int, list[Any]] = {}
 

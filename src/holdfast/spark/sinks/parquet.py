@@ -15,6 +15,8 @@ class Parquet(Sink):
     Read it with `spark.read.parquet(path)`; the batch is then a column.
     """
 
+    evaluates_all = True
+
     def __init__(self, path: str) -> None:
         self.path = str(path)
 

@@ -27,6 +27,8 @@ class Sqlite(Sink):
     """Appends rows to a table, which is made if it is not there. Exactly once: the rows of a micro-batch and the note
     that it has been written are one transaction."""
 
+    evaluates_all = True
+
     def __init__(self, path: str | Path, table: str) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", table):
             raise InvalidStep("sink", [f"{table!r} is no name for a table: use letters, digits and underscores."])

@@ -1,0 +1,152 @@
+"""The life of a job: whether it runs, whether it was asked to stop, and whether a micro-batch may be processed.
+
+    NEW ── begin ──▶ STARTING ── started ──▶ RUNNING ── ended ──▶ ENDED ── begin ──▶ STARTING …
+                        ╰──────────────── ended ──────────────────▲
+
+Invariants
+- Spark commits a micro-batch when its handler returns. A handler returns only from `micro_batch`, after everything has
+  been written; whatever else happens, it raises, and Spark commits nothing. So it does not matter at which moment Spark's
+  own `stop()` arrives, nor in which order it marks the query as ended and interrupts its thread.
+- Once a stop has been asked for, no further micro-batch is let in, until the next `begin`.
+- A request only becomes more urgent: an orderly stop may become an immediate one, never the other way round.
+- `done` is the number of the last micro-batch that was written whole. It never goes back until the next `begin`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import threading
+from collections.abc import Iterator
+
+__all__ = ["HeldBack", "Life", "Phase", "Stop"]
+
+
+class Phase(enum.Enum):
+    """What a job is doing."""
+
+    NEW = "new"
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class Stop(enum.IntEnum):
+    """How urgent a stop is."""
+
+    NONE = 0
+    AFTER_BATCH = 1
+    """After the micro-batch that is running."""
+    NOW = 2
+    """In the middle of it: the next start does it anew."""
+
+
+class HeldBack(Exception):
+    """Raised in the handler of a micro-batch that is left, untouched or unfinished, for the next start."""
+
+
+class Life:
+    """Shared by the thread that runs the job, those that stop it, and Spark's, which calls the handler."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._turn = threading.RLock()
+        self._stop = Stop.NONE
+        self._phase = Phase.NEW
+        self._left_starting = threading.Event()
+        self._inside: int | None = None
+        self._thread: int | None = None
+        self._held_back: int | None = None
+        self.done: int | None = None
+        self.done_by_query: int | None = None
+        """The last micro-batch that the present query has written whole."""
+        self.done_since_begin = 0
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    @property
+    def asked(self) -> Stop:
+        return self._stop
+
+    @property
+    def inside(self) -> int | None:
+        """The micro-batch that is being processed now."""
+        return self._inside
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the query has ended, or is about to, because a micro-batch was left for the next start."""
+        return self._held_back is not None
+
+    @property
+    def is_handler(self) -> bool:
+        """Whether it is the handler that asks."""
+        return self._thread == threading.get_ident()
+
+    def begin(self) -> None:
+        """A new life: what was asked of the one before is forgotten."""
+        with self._turn:
+            self._stop = Stop.NONE
+            self.done = None
+            self.done_since_begin = 0
+            self.start_again()
+
+    def start_again(self) -> None:
+        """Another query for the same life: a request to stop stands."""
+        with self._turn:
+            self._left_starting.clear()
+            self._phase = Phase.STARTING
+            self._held_back = None
+            self.done_by_query = None
+
+    def started(self) -> None:
+        with self._turn:
+            self._phase = Phase.RUNNING
+            self._left_starting.set()
+
+    def ended(self) -> None:
+        with self._turn:
+            self._phase = Phase.ENDED
+            self._left_starting.set()
+
+    def ask(self, how: Stop) -> bool:
+        """Asks for a stop; whether that is news."""
+        with self._turn:
+            if how <= self._stop:
+                return False
+            self._stop = how
+            return True
+
+    def wait_until_started(self, seconds: float) -> bool:
+        """Waits while the job is starting; whether it no longer is."""
+        return self._left_starting.wait(max(0.0, seconds))
+
+    @contextlib.contextmanager
+    def micro_batch(self, number: int) -> Iterator[None]:
+        """Around the processing of a micro-batch. Raises HeldBack if it may not begin, or may not go on."""
+        with self._turn:
+            if self._stop:
+                self._hold_back(number)
+            self._inside, self._thread = number, threading.get_ident()
+        try:
+            yield
+        except Exception:
+            if self._stop is Stop.NOW:
+                # What was interrupted fails in any number of ways, all of which mean this.
+                self._hold_back(number)
+            raise
+        else:
+            with self._turn:
+                self.done = number if self.done is None else max(number, self.done)
+                self.done_by_query = number
+                self.done_since_begin += 1
+        finally:
+            self._inside = self._thread = None
+
+    def _hold_back(self, number: int) -> None:
+        self._held_back = number
+        raise HeldBack(
+            f"The job {self._name!r} was asked to stop. Micro-batch {number} is left for its next start: no failure."
+        ) from None

@@ -1,0 +1,76 @@
+"""What Spark's stateful operator is given: as little as possible, until there is work.
+
+At each start of a query Spark runs a process of its own on the driver, only to ask a processor which state it has. That
+process must come up within ten seconds, however busy the machine is, and the first micro-batch waits for it. So what it
+unpickles travels by value and imports nothing of Holdfast; the processor itself is inside, as bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+__all__ = ["Operator", "by_value"]
+
+
+class Operator(StatefulProcessor):
+    """Declares the one state variable, and hands everything else to the processor.
+
+    Each variable costs the JVM some tens of milliseconds in every task. Nothing in here may name a module of Holdfast.
+    """
+
+    def __init__(self, pickled: bytes, key: Any, value: Any) -> None:
+        self._pickled = pickled
+        self._key = key
+        self._value = value
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import os
+        import sys
+
+        self.__dict__.update(state)
+        if any("transform_with_state_driver_worker" in word for word in sys.orig_argv):
+            # That process tells the user's terminal what it does, line by line.
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        self._state = handle.getMapState("blobs", self._key, self._value)
+        self._processor = None
+
+    def _opened(self) -> Any:
+        if self._processor is None:
+            # The package is named here, and not above: only a worker that has work needs it.
+            from pyspark import cloudpickle
+
+            self._processor = cloudpickle.loads(self._pickled)
+            self._processor.open(self._handle, self._state)  # type: ignore[attr-defined]
+        return self._processor
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        return self._opened().handle_rows(key, rows, timerValues)
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        self._opened().handle_initial_state(initialState, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        return self._opened().handle_rows(key, (), timerValues)
+
+    def close(self) -> None:
+        """Nothing to release: what a worker keeps, it keeps for the next task."""
+
+
+@contextlib.contextmanager
+def by_value() -> Iterator[None]:
+    """Around the call that gives Spark an operator, which pickles it."""
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
