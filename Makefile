@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test test-all check format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ demo: $(READY) ## see it work: a fraud rule over a generated stream of payments
 
 test: $(READY) check ## run every test
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-all: $(READY) check ## run them at full length: every contract test on Spark, hundreds of stops; hours
+	@HOLDFAST_CONTRACT=all HOLDFAST_STOPS=60 HOLDFAST_FAULT_SEED=1,2,3 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(READY) ## lint, format and types, without tests
 	@$(BIN)/ruff check .

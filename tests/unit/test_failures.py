@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import holdfast as hf
@@ -64,6 +66,13 @@ def test_what_is_known_says_what_to_do(reason, what, todo):
     assert error.what.startswith("The job 'alerts' failed: ")
     assert what in error.what
     assert todo in error.todo
+
+
+@pytest.mark.parametrize(("python", "told"), [("/usr/bin/another-python", True), (sys.executable, False)])
+def test_workers_of_another_python(monkeypatch, python, told):
+    monkeypatch.setenv("PYSPARK_PYTHON", python)
+    error = query_failure("Python worker exited unexpectedly (crashed)", "/data/c")
+    assert (python in error.todo and "PYSPARK_PYTHON" in error.todo) is told
 
 
 def test_only_workers_are_workers():

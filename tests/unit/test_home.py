@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -29,7 +30,9 @@ def inside():
 
 def test_everything_is_there_but_the_archive(cache):
     home, spark = inside(), Path(pyspark.__file__).parent
-    assert {entry.name for entry in home.iterdir()} == {entry.name for entry in spark.iterdir()} - {"python"}
+    assert {entry.name for entry in home.iterdir()} == {entry.name for entry in spark.iterdir()}
+    assert [path.name for path in (home / "python" / "lib" / "pyspark.zip").glob("*.py")] != []
+    assert not (home / "python" / "lib" / "pyspark.zip").is_file()
     assert (home / "jars").resolve() == (spark / "jars").resolve()
     assert home.parent == cache
 
@@ -47,6 +50,17 @@ def test_one_that_was_tampered_with_is_not_used(cache):
     (home / "jars").unlink()
     (home / "jars").symlink_to("/elsewhere")
     assert inside() is None
+
+
+def test_a_start_file_of_ones_own_still_runs(cache, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text("print('mine')")
+    path = f"{inside() / 'python/lib/pyspark.zip'}{os.pathsep}{tmp_path / 'own'}"
+    for words, said in (("pass", "mine\n"), ("'transform_with_state_driver_worker'; print('noise')", "")):
+        done = subprocess.run(
+            [sys.executable, "-c", words], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
+        )
+        assert (done.stdout, done.stderr) == (said, "")
 
 
 def test_a_home_of_ones_own_stays(cache, monkeypatch):

@@ -7,7 +7,10 @@ that has a name of Spark's, such as [CANNOT_LOAD_STATE_STORE]; the last cause of
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +44,9 @@ def _known(pattern: str, what: str, todo: str, *, worker: bool = False) -> _Know
 
 _KNOWN = [
     _known(
-        r"No module named 'holdfast",
-        "a Python worker cannot import holdfast: it runs another Python than the driver",
+        r"No module named '(?:holdfast|pyarrow|pandas|numpy|msgspec|ormsgpack|zstandard|pyspark|py4j)\b"
+        r"|PACKAGE_NOT_INSTALLED",
+        "a Python worker cannot import Holdfast or what it needs: it runs another Python than the driver",
         "set PYSPARK_PYTHON to a Python that has holdfast installed before Spark starts (on one machine: "
         "PYSPARK_PYTHON=$(which python), or start Spark with hf.session()); on a cluster install 'holdfast[spark]' on every "
         "node",
@@ -88,11 +92,25 @@ def query_failure(error: Any, checkpoint: str, job: str | None = None) -> Holdfa
         return ours if job is None else ours.within(job=job)
     known = _find(text)
     todo = _GO_ON if known is None else known.todo.replace("CHECKPOINT", checkpoint)
+    if known is not None and known.worker:
+        todo += _other_python()
     return JobFailed(
         f"The {'query' if job is None else f'job {job!r}'} failed: {first_cause(text)}",
         detail="Spark's own report is the __cause__ of this error.",
         todo=todo,
         context={"checkpoint": checkpoint},
+    )
+
+
+def _other_python() -> str:
+    """A hint, if the workers run another Python than the driver: it may lack what they need."""
+    wanted = os.environ.get("PYSPARK_PYTHON", "python3")
+    python = shutil.which(wanted) or wanted
+    if os.path.abspath(python) == os.path.abspath(sys.executable):
+        return ""
+    return (
+        f". The workers run {python}, the driver {sys.executable}: if the first does not have 'holdfast[spark]' installed, "
+        "install it there, or set PYSPARK_PYTHON to the second before Spark starts"
     )
 
 

@@ -4,7 +4,7 @@ Spark puts `python/lib/pyspark.zip` first on the import path of every Python pro
 compiled anew by each of them, which takes six times as long as importing the installed package (0.78 s of processor time
 against 0.13 s), and a process that is not there within ten seconds ends the query. The archive is for machines that have no
 pyspark installed. Here the driver has, so the JVM is given a home with everything in it but that: a directory of links, in
-the user's own cache.
+the user's own cache. Where the archive would be, there is `spark/startup/`, which Python looks at when it starts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,9 +20,12 @@ from pathlib import Path
 
 import pyspark
 
+from holdfast.spark import startup
+
 __all__ = ["lean_home"]
 
 _LEFT_OUT = "python"
+_ARCHIVE = "python/lib/pyspark.zip"
 
 
 @contextlib.contextmanager
@@ -49,6 +53,7 @@ def lean_home() -> Iterator[None]:
 def _view_of(home: Path) -> Path:
     """A directory with a link to each entry of Spark's home, made if it is not there or no longer right."""
     wanted = {entry.name: str(entry) for entry in home.iterdir() if entry.name != _LEFT_OUT}
+    wanted[_ARCHIVE] = str(Path(startup.__file__).parent)
     digest = hashlib.blake2b(repr(sorted(wanted.items())).encode(), digest_size=8).hexdigest()
     folder = _cache() / f"spark-{pyspark.__version__}-{digest}"
     if not _is_right(folder, wanted):
@@ -57,8 +62,11 @@ def _view_of(home: Path) -> Path:
 
 
 def _is_right(folder: Path, wanted: dict[str, str]) -> bool:
+    names = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    if names != {name.partition("/")[0] for name in wanted} or not (folder / _ARCHIVE).parent.is_dir():
+        return False
     try:
-        return {entry.name: os.readlink(entry) for entry in folder.iterdir()} == wanted
+        return all(os.readlink(folder / name) == target for name, target in wanted.items())
     except OSError:
         return False
 
@@ -66,6 +74,7 @@ def _is_right(folder: Path, wanted: dict[str, str]) -> bool:
 def _make(folder: Path, wanted: dict[str, str]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    (made / _ARCHIVE).parent.mkdir(parents=True)
     for name, target in wanted.items():
         (made / name).symlink_to(target)
     try:
@@ -74,9 +83,7 @@ def _make(folder: Path, wanted: dict[str, str]) -> None:
         # Somebody was faster; or what is there is not right, and another one is made for good.
         if not _is_right(folder, wanted):
             raise
-        for entry in made.iterdir():
-            entry.unlink()
-        made.rmdir()
+        shutil.rmtree(made)
 
 
 def _cache() -> Path:

@@ -29,15 +29,6 @@ class Operator(StatefulProcessor):
         self._key = key
         self._value = value
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        import os
-        import sys
-
-        self.__dict__.update(state)
-        if any("transform_with_state_driver_worker" in word for word in sys.orig_argv):
-            # That process tells the user's terminal what it does, line by line.
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-
     def init(self, handle: Any) -> None:
         self._handle = handle
         self._state = handle.getMapState("blobs", self._key, self._value)
