@@ -1,0 +1,32 @@
+"""What tells apart two micro-batches with one number: their plans, which Spark writes before it begins."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from pyspark.sql import SparkSession
+
+from holdfast.spark.files import join, read_file
+
+__all__ = ["plan_of"]
+
+
+def plan_of(spark: SparkSession | None, checkpoint: str, batch_id: int) -> str:
+    """A digest of the plan of a micro-batch: when it was planned, and up to where of each source. "" if there is none.
+
+    A replay has the same. Spark's settings, which are in the plan too, are left out: a tool may alter them.
+    """
+    content = read_file(spark, join(checkpoint, "offsets", str(batch_id)))
+    return "" if content is None else plan_digest(content)
+
+
+def plan_digest(content: bytes) -> str:
+    """The digest of the content of a file of Spark's offset log: a version, a JSON object, and a line for each source."""
+    _, _, rest = content.partition(b"\n")
+    head, _, sources = rest.partition(b"\n")
+    try:
+        planned_at = json.loads(head)["batchTimestampMs"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return hashlib.blake2b(f"{planned_at}\n".encode() + sources, digest_size=16).hexdigest()
