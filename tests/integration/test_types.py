@@ -9,6 +9,7 @@ import re
 import pytest
 
 import holdfast as hf
+from holdfast.spark.lineage import plan_text
 from integration.functions import Count, Echo, Yields
 
 UTC = datetime.timezone.utc
@@ -224,3 +225,42 @@ def test_columns_that_no_output_can_have(spark, schema, says):
         hf.keyed(df, key="k", value="v").par_do(Count(), output=schema)
     for text in says:
         assert re.search(text, str(refused.value))
+
+
+class Times(hf.DoFn):
+    def process(self, element, at=hf.DoFn.TimestampParam, known=None):
+        yield at, known[0] == element[1], str(known[1])
+
+
+def test_times_mean_the_same_on_every_way_in(spark):
+    """Whatever the zone of the session: as event time, as value, as side input, and out again."""
+    text = "2024-07-01 12:00:00"
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        df = spark.sql(f"SELECT 'a' k, timestamp '{text}Z' at, timestamp_ntz '{text}' wall")
+        known = hf.AsSingleton(df.selectExpr("at", "wall"))
+        for when in ("at", "wall"):
+            rows = hf.keyed(df, key="k", value="at", timestamp=when).par_do(
+                Times(), output="t timestamp, same boolean, wall string", side_inputs={"known": known}
+            )
+            [row] = rows.selectExpr("unix_micros(t) t", "same", "wall").collect()
+            assert (row.t, row.same, row.wall) == (1_719_835_200_000_000, True, text)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_join_gives_back_the_times_it_got(spark):
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        left = spark.sql("SELECT 'a' k, timestamp_ntz '2024-07-01 12:00:00.000001' at, 1 v")
+        right = spark.sql("SELECT 'a' k, timestamp '2024-07-01 12:00:00.000002Z' seen, 2 w")
+        one, other = hf.keyed(left, key="k", timestamp="at"), hf.keyed(right, key="k", timestamp="seen")
+        joined = one.join(other, within="1 second").selectExpr("cast(at as string) at", "unix_micros(seen) seen", "v", "w")
+        assert [tuple(row) for row in joined.collect()] == [("2024-07-01 12:00:00.000001", 1_719_835_200_000_002, 1, 2)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_watermark_is_never_less_than_was_asked_for(feed):
+    stream = hf.keyed(feed("k string, at timestamp").df, key="k", timestamp="at", watermark=0.0015)
+    assert "0.002 seconds" in plan_text(stream.watermarked())
