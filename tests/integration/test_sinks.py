@@ -15,7 +15,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.ops import create_savepoint, restore_savepoint
-from holdfast.spark.sinks import BatchInfo, plan_of
+from holdfast.spark.sinks import BatchInfo, plan_of, stored_query_id
 from holdfast.spark.sinks.plans import plan_digest
 from integration.functions import Count
 
@@ -313,6 +313,8 @@ class TestPlans:
         source.add({"k": "a", "v": 1})
         run_job(hf.keyed(source.df, key="k", value="v").par_do(Count(), output=SCHEMA))
         checkpoint = str(tmp_path / "checkpoint")
+        assert stored_query_id(None, checkpoint) == json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
+        assert stored_query_id(None, str(tmp_path / "none")) is None
         assert plan_of(None, checkpoint, 0) == plan_of(None, checkpoint, 0) != ""
         assert plan_of(None, checkpoint, 9) == ""
 

@@ -1,4 +1,4 @@
-"""What tells apart two micro-batches with one number: their plans, which Spark writes before it begins."""
+"""What tells micro-batches apart: the id of their query, and their plans, which Spark writes before it begins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from pyspark.sql import SparkSession
 
 from holdfast.spark.files import join, read_file
 
-__all__ = ["plan_of"]
+__all__ = ["plan_of", "stored_query_id"]
+
+
+def stored_query_id(spark: SparkSession | None, checkpoint: str) -> str | None:
+    """The id of the query of a checkpoint; None as long as there is none."""
+    content = read_file(spark, join(checkpoint, "metadata"))
+    try:
+        return None if content is None else str(json.loads(content)["id"])
+    except (ValueError, KeyError, TypeError):
+        # Spark itself refuses to start on what is no metadata.
+        return None
 
 
 def plan_of(spark: SparkSession | None, checkpoint: str, batch_id: int) -> str:
