@@ -148,3 +148,17 @@ class Remember(hf.DoFn):
     def process(self, element, texts=hf.DoFn.StateParam(TEXTS)):
         texts.add(element[1])
         yield element[0], len(texts.read())
+
+
+class Yields(hf.DoFn):
+    """Yields one thing, whatever comes; counts how often, which must be undone where it does not fit."""
+
+    CALLS = hf.ValueStateSpec("calls", hf.VarIntCoder())
+
+    def __init__(self, given: dict[Any, Any]) -> None:
+        self._given = given
+
+    def process(self, element, calls=hf.DoFn.StateParam(CALLS)):
+        n = (calls.read() or 0) + 1
+        calls.write(n)
+        yield element[0], n, self._given[element[1]]

@@ -74,7 +74,7 @@ class TestOutputs:
         ("fn", "says"),
         [
             (WrongWidth(), "it has 1 values, and the schema has 2 columns"),
-            (WrongType(), "the column 'n' is int32, and 'many' is not"),
+            (WrongType(), "the column 'n' is int, and 'many' (a str) does not fit: it takes whole numbers"),
         ],
     )
     def test_an_output_that_does_not_fit(self, feed, run_job, fn, says):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 
 import pytest
 
 import holdfast as hf
-from integration.functions import Count, Echo
+from holdfast.spark.lineage import plan_text
+from integration.functions import Count, Echo, Yields
 
 UTC = datetime.timezone.utc
 
@@ -104,3 +106,161 @@ class EchoNamed(hf.DoFn):
     def process(self, element):
         key, row = element
         yield key, row.v, False
+
+
+# What a number or another near miss would silently have become, by the type of the column.
+NEAR_MISSES = [
+    ("bigint", 5.7, "round it"),
+    ("int", 2**40, "it takes whole numbers from -2147483648 to 2147483647"),
+    ("date", 19_000, "could be days, seconds or a year"),
+    ("date", datetime.datetime(2024, 2, 29, 5), "would lose its time of day"),
+    ("timestamp", 1_700_000_000_000, "divide milliseconds by 1000"),
+    ("timestamp", datetime.datetime(2024, 2, 29), "give it its time zone"),
+    ("timestamp_ntz", datetime.datetime(2024, 2, 29, tzinfo=UTC), "say what the clock shows"),
+    ("interval day to second", "1 day", "hf.Duration.of(text)"),
+    ("decimal(5,2)", decimal.Decimal("1.555"), "round it"),
+    ("array<int>", b"ab", "it takes lists"),
+    ("array<struct<x:bigint>>", [{"x": 1.5}], "v[0].x is 1.5 (a float)"),
+    ("struct<x:int,y:int>", {"x": 1, "z": 2}, "it has z, which the schema does not"),
+]
+
+
+def test_what_does_not_fit_stops_the_query_and_is_named(spark):
+    df = rows_of(spark, "k string, v int", ("a", 0))
+    columns = ", ".join(f"v{place} {kind}" for place, (kind, _, _) in enumerate(NEAR_MISSES))
+    given = tuple(value for _, value, _ in NEAR_MISSES)
+    with pytest.raises(Exception, match="does not fit its schema") as refused:
+        hf.keyed(df, key="k", value="v").par_do(Row(given), output=columns).collect()
+    for place, (_, _, says) in enumerate(NEAR_MISSES):
+        assert f"v{place}" in str(refused.value)
+        assert says.replace("v[0]", f"v{place}[0]") in str(refused.value)
+
+
+class Row(hf.DoFn):
+    def __init__(self, row):
+        self._row = row
+
+    def process(self, element):
+        yield self._row
+
+
+# Values that convert, by a rule, without loss.
+CONVERSIONS = [
+    ("timestamp", 5, "1970-01-01 00:00:05"),
+    ("timestamp", 5.5, "1970-01-01 00:00:05.5"),
+    ("timestamp", hf.Timestamp(5, 5), "1970-01-01 00:00:05.000005"),
+    ("timestamp_ntz", hf.Timestamp(5, 5), "1970-01-01 00:00:05.000005"),
+    ("interval day to second", 90, "INTERVAL '0 00:01:30' DAY TO SECOND"),
+    ("interval day to second", hf.Duration(0.5), "INTERVAL '0 00:00:00.5' DAY TO SECOND"),
+    ("double", 3, "3.0"),
+    ("decimal(5,2)", 3, "3.00"),
+    ("array<bigint>", (1, None, 3), "[1, null, 3]"),
+    ("map<string,timestamp>", {"a": 5, "b": None}, "{a -> 1970-01-01 00:00:05, b -> null}"),
+    ("struct<x:int,y:array<date>>", {"y": [datetime.date(2024, 2, 29)], "x": 1}, "{1, [2024-02-29]}"),
+]
+
+
+def test_what_converts_on_spark(spark):
+    df = rows_of(spark, "k string, v int", ("a", 0))
+    columns = ", ".join(f"v{place} {kind}" for place, (kind, _, _) in enumerate(CONVERSIONS))
+    rows = hf.keyed(df, key="k", value="v").par_do(Row(tuple(value for _, value, _ in CONVERSIONS)), output=columns)
+    [row] = rows.selectExpr(*(f"cast({name} as string) {name}" for name in rows.columns)).collect()
+    assert list(row) == [text for _, _, text in CONVERSIONS]
+
+
+def test_the_processing_time_of_a_group_is_milliseconds_and_no_timestamp(feed, run_job):
+    """Spark's own lesson has it in a timestamp; it must not become a day in January 1970."""
+    source = feed("k string, v int")
+    source.add({"k": "a", "v": 1})
+
+    def latest(key, values, state):
+        yield key, state.getCurrentProcessingTime()
+
+    stream = hf.keyed(source.df, key="k", value="v")
+    with pytest.raises(hf.OutputError, match="not between the years 1 and 9999") as refused:
+        run_job(stream.flat_map_groups_with_state(latest, "k string, at timestamp"))
+    assert "divide milliseconds by 1000" in str(refused.value)
+
+
+def test_what_does_not_fit_is_a_dead_letter_where_there_are_some(feed, run_job):
+    given = {1: 10, 2: 5.7, 3: "text", 4: 11}
+    source = feed("k string, v int")
+    source.add(*({"k": "a", "v": v} for v in given))
+
+    def outputs():
+        stream = hf.keyed(source.df, key="k", value="v")
+        return stream.par_do(Yields(given), output="k string, n int, v bigint", on_error="dead_letter")
+
+    made = outputs()
+    good, dead = run_job(made.main, made.dead_letter)
+    # The calls that gave what does not fit have not counted: their state is undone.
+    assert sorted(map(tuple, good)) == [("a", 1, 10), ("a", 2, 11)]
+    assert sorted((row.v, row.error.split(":")[0]) for row in dead) == [(2, "OutputError"), (3, "OutputError")]
+    assert "the column 'v' is bigint, and 5.7 (a float) does not fit" in next(row.error for row in dead if row.v == 2)
+
+
+def test_a_bundle_with_what_does_not_fit_leaves_no_state(feed, run_job):
+    source = feed("k string, v int")
+    source.add({"k": "a", "v": 1}, {"k": "a", "v": 2})
+    stream = hf.keyed(source.df, key="k", value="v")
+    with pytest.raises(hf.OutputError):
+        run_job(stream.par_do(Yields({1: 10, 2: 5.7}), output="k string, n int, v bigint"))
+    [rows] = run_job(stream.par_do(Yields({1: 10, 2: 6}), output="k string, n int, v bigint"))
+    assert sorted(map(tuple, rows)) == [("a", 1, 10), ("a", 2, 6)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ("a varchar(3), b array<char(2)>", ["varchar\\(3\\), which only tables have", "'b' is char\\(2\\)"]),
+        ("a interval day", ["would hide seconds"]),
+        ("a int, a int", ["two columns with the name 'a'"]),
+        ("a struct<x:int,x:int>", ["The struct 'a' has two columns with the name 'x'"]),
+        ("a variant, b struct<x:map<string,interval year>>", ["'a' is variant", "'b.x' is interval year"]),
+    ],
+)
+def test_columns_that_no_output_can_have(spark, schema, says):
+    df = rows_of(spark, "k string, v int", ("a", 0))
+    with pytest.raises(hf.InvalidStep) as refused:
+        hf.keyed(df, key="k", value="v").par_do(Count(), output=schema)
+    for text in says:
+        assert re.search(text, str(refused.value))
+
+
+class Times(hf.DoFn):
+    def process(self, element, at=hf.DoFn.TimestampParam, known=None):
+        yield at, known[0] == element[1], str(known[1])
+
+
+def test_times_mean_the_same_on_every_way_in(spark):
+    """Whatever the zone of the session: as event time, as value, as side input, and out again."""
+    text = "2024-07-01 12:00:00"
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        df = spark.sql(f"SELECT 'a' k, timestamp '{text}Z' at, timestamp_ntz '{text}' wall")
+        known = hf.AsSingleton(df.selectExpr("at", "wall"))
+        for when in ("at", "wall"):
+            rows = hf.keyed(df, key="k", value="at", timestamp=when).par_do(
+                Times(), output="t timestamp, same boolean, wall string", side_inputs={"known": known}
+            )
+            [row] = rows.selectExpr("unix_micros(t) t", "same", "wall").collect()
+            assert (row.t, row.same, row.wall) == (1_719_835_200_000_000, True, text)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_join_gives_back_the_times_it_got(spark):
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        left = spark.sql("SELECT 'a' k, timestamp_ntz '2024-07-01 12:00:00.000001' at, 1 v")
+        right = spark.sql("SELECT 'a' k, timestamp '2024-07-01 12:00:00.000002Z' seen, 2 w")
+        one, other = hf.keyed(left, key="k", timestamp="at"), hf.keyed(right, key="k", timestamp="seen")
+        joined = one.join(other, within="1 second").selectExpr("cast(at as string) at", "unix_micros(seen) seen", "v", "w")
+        assert [tuple(row) for row in joined.collect()] == [("2024-07-01 12:00:00.000001", 1_719_835_200_000_002, 1, 2)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_a_watermark_is_never_less_than_was_asked_for(feed):
+    stream = hf.keyed(feed("k string, at timestamp").df, key="k", timestamp="at", watermark=0.0015)
+    assert "0.002 seconds" in plan_text(stream.watermarked())

@@ -64,9 +64,11 @@ def compile_loop(
     caught: tuple[type[BaseException], ...] = (Exception,),
     extra: tuple[Any, ...] = (),
     clock: Any = None,
+    check: Callable[[list[Any], int], None] | None = None,
 ) -> Loop:
     """Makes the loop. `fixed` has the arguments that are the same for every call, by position; with `undo`, a call that
-    raises one of `caught` is taken back. `clock`, if there is one, is told the time of each element."""
+    raises one of `caught` is taken back. `clock`, if there is one, is told the time of each element; `check` is given the
+    outputs, and from where on they are those of the call, and raises if one cannot be written."""
     kinds = {argument.kind for argument in signature.arguments}
     needs_time = bool({ParamKind.TIMESTAMP, ParamKind.WINDOWED_VALUE} & kinds) or origins
     needs_time = needs_time or undo is not None or clock is not None
@@ -82,7 +84,7 @@ def compile_loop(
         body += ["    if next_window is not window:", "        window = next_window", "        bind(window)"]
         body += ["        seen = window.seen"] if marks_seen else []
     body += ["    clock.present = time"] if clock is not None else []
-    body += ["    " + line for line in _guarded(_emit(process, call), marks_seen, undo is not None, caught)]
+    body += ["    " + line for line in _guarded(_emit(process, call, check), marks_seen, undo is not None, caught)]
     if origins:
         body.append("    marks.append((len(out), time, window.window))")
     source = "\n".join(
@@ -98,6 +100,7 @@ def compile_loop(
     namespace |= {
         "CAUGHT": caught,
         "PANE_INFO_UNKNOWN": PANE_INFO_UNKNOWN,
+        "check": check,
         "Timestamp": Timestamp,
         "WindowedValue": WindowedValue,
         "checked": checked,
@@ -119,10 +122,11 @@ def _call(signature: MethodSignature, fixed: dict[int, Any], extra: tuple[Any, .
     return f"process({', '.join([*arguments, *(f'extra_{i}' for i in range(len(extra)))])})"
 
 
-def _emit(process: Callable[..., Any], call: str) -> list[str]:
+def _emit(process: Callable[..., Any], call: str, check: Any) -> list[str]:
+    checking = [] if check is None else ["check(out, start)"]
     if inspect.isgeneratorfunction(process):
-        return [f"extend({call})"]
-    return [f"result = {call}", "if result is not None:", "    extend(checked(result, 'process'))"]
+        return [f"extend({call})", *checking]
+    return [f"result = {call}", "if result is not None:", "    extend(checked(result, 'process'))", *checking]
 
 
 def _guarded(emit: list[str], marks_seen: bool, atomic: bool, caught: tuple[type[BaseException], ...]) -> list[str]:

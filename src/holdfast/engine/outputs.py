@@ -17,7 +17,7 @@ from holdfast.model.timestamps import Timestamp
 from holdfast.model.windowed_values import PANE_INFO_UNKNOWN, PaneInfo, TimestampedValue, WindowedValue
 from holdfast.model.windows import WindowFn
 
-__all__ = ["Collector", "Output", "check_finish_bundle", "checked"]
+__all__ = ["Collector", "Output", "check_finish_bundle", "checked", "tag_and_value"]
 
 _SPECIAL = frozenset({TaggedOutput, TimestampedValue, WindowedValue})
 
@@ -73,6 +73,12 @@ class Collector:
             for item in self.items[start:end]:
                 yield from _outputs(item, time, window, window_fn, step)
             start = end
+
+
+def tag_and_value(item: Any) -> tuple[str, Any]:
+    """The tag of an output, declared or not, and what is written of it."""
+    tag, value = (item.tag, item.value) if isinstance(item, TaggedOutput) else (MAIN_TAG, item)
+    return tag, value.value if isinstance(value, (TimestampedValue, WindowedValue)) else value
 
 
 def _outputs(item: Any, time: int, window: Any, window_fn: WindowFn, step: Step) -> Iterator[Output]:

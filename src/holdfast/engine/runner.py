@@ -90,8 +90,11 @@ class StepRunner:
         extra: Sequence[Any] = (),
         *,
         origins: bool,
+        check: Callable[[Any], None] | None = None,
     ) -> None:
+        """`check` raises for an output that cannot be written. It is asked where that makes a dead letter."""
         self.step = step
+        self._check = check if step.dead_letters else None
         self.layout = layout
         self.focus = Focus()
         limits = step.limits
@@ -129,6 +132,7 @@ class StepRunner:
             caught=self._caught(),
             extra=tuple(extra),
             clock=self.ttl_clock if any(cell.ttl and cell.ttl.in_event_time for cell in layout.cells) else None,
+            check=None if self._check is None else self._check_outputs,
         )
         self._is_grouped = isinstance(step.fn, GroupedDoFn)
         if isinstance(step.fn, TriggeredGrouping):
@@ -351,6 +355,8 @@ class StepRunner:
         start = len(self.collector.items)
         try:
             self.collector.collect(function(*arguments), time, window, method)
+            if self._check is not None:
+                self._check_outputs(self.collector.items, start)
         except OverLimit as over:
             assert self.limiter is not None
             raise self.limiter.in_a_callback(method, str(over)) from None
@@ -360,6 +366,11 @@ class StepRunner:
             self.undo.rollback()
             del self.collector.items[start:]
             self._dead_letter(None, time, method, error)
+
+    def _check_outputs(self, items: list[Any], start: int) -> None:
+        assert self._check is not None
+        for item in items[start:]:
+            self._check(item)
 
     def late(self, element: tuple[Any, Any] | None, time: int, window: Any, count: int = 1) -> None:
         """Counts a late element, or several that are known no more; gives it to the output `late` if there is one."""

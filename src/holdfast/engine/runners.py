@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.engine.runner import StepRunner
@@ -14,9 +14,16 @@ __all__ = ["make_runner"]
 
 
 def make_runner(
-    step: Step, layout: Layout, side_inputs: dict[str, Any], extra: Sequence[Any], *, origins: bool
+    step: Step,
+    layout: Layout,
+    side_inputs: dict[str, Any],
+    extra: Sequence[Any],
+    *,
+    origins: bool,
+    check: Callable[[Any], None] | None = None,
 ) -> StepRunner | WholeWindowRunner:
-    """The runner of a step; `origins`: whether somebody asks for the time and window of each output, as tests do."""
+    """The runner of a step; `origins`: whether somebody asks for the time and window of each output, as tests do; `check`:
+    what raises for an output that cannot be written."""
     if step.grouping is not None and step.grouping.keeps_whole_windows:
         return WholeWindowRunner(step, layout, in_order=origins)
-    return StepRunner(step, layout, side_inputs, extra, origins=origins)
+    return StepRunner(step, layout, side_inputs, extra, origins=origins, check=check)

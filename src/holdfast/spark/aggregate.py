@@ -32,7 +32,7 @@ from holdfast.spark.lifting import LiftedReader, Lifting, can_lift
 from holdfast.spark.panes import PANE_DDL, WINDOW_DDL, PaneLayout
 from holdfast.spark.plan import by_value
 from holdfast.spark.rows import ElementReader
-from holdfast.spark.schemas import read_schema
+from holdfast.spark.schemas import read_output_schema
 from holdfast.spark.unpack import Outputs
 
 __all__ = ["build_aggregation"]
@@ -162,7 +162,7 @@ def _value_schema(stream: KeyedStream, step: Step, output: Any) -> StructType:
     single = isinstance(transform, GroupByKey) or transform.is_single
     if output is None:
         return StructType([_inferred(stream, step, column) for column in columns])
-    given = read_schema(output, step.name)
+    given = read_output_schema(output, step.name)
     if single:
         return given
     names = [column.name for column in columns]

@@ -17,7 +17,7 @@ from pyspark.sql import types as spark_types
 
 from holdfast.errors import InvalidStep
 
-__all__ = ["arrow_schema", "arrow_type", "row_class", "row_names", "to_python"]
+__all__ = ["arrow_schema", "arrow_type", "column_type", "row_class", "row_names", "to_python"]
 
 _SIMPLE: dict[type[spark_types.DataType], pa.DataType] = {
     spark_types.StringType: pa.string(),
@@ -40,30 +40,50 @@ _SIMPLE: dict[type[spark_types.DataType], pa.DataType] = {
 
 
 def arrow_schema(schema: spark_types.StructType) -> pa.Schema:
-    """The Arrow schema of a Spark schema."""
-    return pa.schema([_field(field) for field in schema.fields])
+    """The Arrow schema of a Spark schema, with all that it says of nulls, also inside of arrays and maps."""
+    return pa.schema([_field(field, strict=True) for field in schema.fields])
 
 
-def _field(field: spark_types.StructField) -> pa.Field:
-    return pa.field(field.name, arrow_type(field.dataType), nullable=field.nullable)
+def _field(field: spark_types.StructField, strict: bool) -> pa.Field:
+    kind = arrow_type(field.dataType, strict=strict)
+    return pa.field(field.name, kind, nullable=field.nullable or pa.types.is_null(kind))
 
 
-def arrow_type(data_type: spark_types.DataType) -> pa.DataType:
-    """The Arrow type of a Spark type."""
+def arrow_type(data_type: spark_types.DataType, *, strict: bool = False) -> pa.DataType:
+    """The Arrow type of a Spark type. Only with `strict` it says whether items of arrays and maps may be null: manifests
+    have the types of elements in them, without that."""
     if isinstance(data_type, spark_types.DecimalType):
         return pa.decimal128(data_type.precision, data_type.scale)
     if isinstance(data_type, spark_types.ArrayType):
-        return pa.list_(arrow_type(data_type.elementType))
+        return pa.list_(
+            pa.field("item", arrow_type(data_type.elementType, strict=strict), data_type.containsNull or not strict)
+        )
     if isinstance(data_type, spark_types.MapType):
-        return pa.map_(arrow_type(data_type.keyType), arrow_type(data_type.valueType))
+        value = arrow_type(data_type.valueType, strict=strict)
+        nullable = data_type.valueContainsNull or not strict
+        return pa.map_(arrow_type(data_type.keyType, strict=strict), pa.field("value", value, nullable))
     if isinstance(data_type, spark_types.StructType):
-        return pa.struct([_field(field) for field in data_type.fields])
+        return pa.struct([_field(field, strict) for field in data_type.fields])
     for spark_type, arrow in _SIMPLE.items():
         if isinstance(data_type, spark_type):
             return arrow
     raise InvalidStep(
         "schema", [f"A column of the type {data_type.simpleString()} cannot go through a step; cast it first."]
     )
+
+
+def column_type(kind: pa.DataType) -> str:
+    """What Spark calls an Arrow type."""
+    if pa.types.is_struct(kind):
+        fields = (kind.field(place) for place in range(kind.num_fields))
+        return f"struct<{','.join(f'{field.name}:{column_type(field.type)}' for field in fields)}>"
+    if pa.types.is_map(kind):
+        return f"map<{column_type(kind.key_type)},{column_type(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{column_type(kind.value_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return next((spark_type().simpleString() for spark_type, arrow in _SIMPLE.items() if arrow == kind), str(kind))
 
 
 @lru_cache(maxsize=256)

@@ -35,7 +35,7 @@ from holdfast.spark.panes import PaneLayout
 from holdfast.spark.plan import StepPlan
 from holdfast.spark.processor import OUTPUT_SCHEMA, transformed
 from holdfast.spark.rows import ElementReader
-from holdfast.spark.schemas import read_schema
+from holdfast.spark.schemas import read_output_schema
 from holdfast.spark.session import apply_settings
 from holdfast.spark.side_inputs import send_all
 from holdfast.spark.unpack import Origin, Outputs
@@ -179,7 +179,7 @@ def _event_time_needs(step: Step) -> str:
 def output_schema(stream: KeyedStream, step: Step, tag: str, given: Any) -> StructType:
     """The schema of an output: as given, or of `late`, `over_limit` and `dead_letter` that of the elements."""
     if given is not None:
-        return read_schema(given, step.name)
+        return read_output_schema(given, step.name)
     fields = [_nullable(f) for f in stream.fields([*stream.keys, *stream.values])]
     if tag == DEAD_LETTER_TAG:
         fields += [

@@ -152,6 +152,11 @@ class HadoopFiles(Files):
         directory, modified = bool(status.isDirectory()), status.getModificationTime() / 1000
         return FileInfo(status.getPath().getName(), path, int(status.getLen()), directory, modified)
 
+    def qualified(self, path: str) -> str:
+        """A path as Spark itself takes it: whole, with the scheme of the file system that it is on."""
+        system, hadoop_path = self._at(path)
+        return str(hadoop_path.makeQualified(system.getUri(), system.getWorkingDirectory()).toString())
+
     def _at(self, path: str) -> tuple[Any, Any]:
         hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
         return hadoop_path.getFileSystem(self._configuration), hadoop_path

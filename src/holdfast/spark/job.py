@@ -38,6 +38,7 @@ from holdfast.spark.progress import Progress
 from holdfast.spark.session import apply_settings, with_settings
 from holdfast.spark.shared_paths import resolved
 from holdfast.spark.sinks.base import BatchInfo, Sink
+from holdfast.spark.sinks.plans import plan_of, stored_query_id
 from holdfast.spark.transport import rebuilding
 from holdfast.spark.triggers import AvailableNow, Batches, Every, read_trigger
 from holdfast.spark.unpack import Origin, origin_of, unpack
@@ -232,13 +233,19 @@ class Job:
         apply_settings(spark)
         for note in check_job_manifest(spark, checkpoint, self.name, steps):
             self._progress.note(f"stored state, {note}")
+        self._open_sinks(spark, checkpoint)
         writer = frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
         writer = self._triggered(writer.outputMode("append"))
-        handler = _Handler(self._life, presence, sinks, self._batches_max())
+        handler = _Handler(self._life, presence, checkpoint, sinks, self._batches_max())
         with self._settings(spark, checkpoint, steps), rebuilding(spark):
             query: StreamingQuery = writer.foreachBatch(handler).start()
         handler.query_id.set(str(query.id))
         return query
+
+    def _open_sinks(self, spark: SparkSession, checkpoint: str) -> None:
+        query_id = stored_query_id(spark, checkpoint)
+        for df, sink in self._writes:
+            sink.open(spark, df.schema, query_id)
 
     def _runs(self) -> bool:
         """Whether there is a query, or about to be one."""
@@ -446,11 +453,13 @@ class _Handler:
         self,
         life: Life,
         presence: Presence,
+        checkpoint: str,
         sinks: list[tuple[Origin | None, Sink]],
         batches_max: int | None,
     ) -> None:
         self._life = life
         self._presence = presence
+        self._checkpoint = checkpoint
         self._sinks = sinks
         self._batches_max = batches_max
         self.query_id = _Given()
@@ -458,7 +467,8 @@ class _Handler:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         with self._life.micro_batch(batch_id):
             self._presence.confirm()
-            self._write_all(batch, BatchInfo(self.query_id.get(), batch_id))
+            plan = plan_of(batch.sparkSession, self._checkpoint, batch_id)
+            self._write_all(batch, BatchInfo(self.query_id.get(), batch_id, plan))
         if self._batches_max is not None and self._life.done_since_begin >= self._batches_max:
             self._life.ask(Stop.AFTER_BATCH)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType
 
 from holdfast.model.interval_join import IntervalJoin
 from holdfast.model.step import build_step
-from holdfast.spark.assign import quoted
+from holdfast.spark.assign import event_micros, quoted
 from holdfast.spark.keyed import KeyedStream
 from holdfast.spark.lineage import plan_text
 
@@ -130,7 +130,7 @@ def _names(left: KeyedStream, right: KeyedStream, suffixes: Any, problems: list[
 def _side(stream: KeyedStream, is_left: bool, keys: Sequence[str], columns: Sequence[Sequence[StructField]]) -> DataFrame:
     """One side's rows with the columns of both."""
     named = [F.col(quoted(own)).alias(name) for own, name in zip(stream.keys, keys, strict=True)]
-    time = F.col(quoted(stream.timestamp or "")).cast("timestamp").alias(_TIME)
+    time = _time(stream).alias(_TIME)
     own = iter(_values(stream))
     values = [
         (F.col(quoted(next(own))) if is_own else F.lit(None).cast(field.dataType)).alias(field.name)
@@ -138,6 +138,13 @@ def _side(stream: KeyedStream, is_left: bool, keys: Sequence[str], columns: Sequ
         for field in fields
     ]
     return stream.watermarked().select(*named, time, F.lit(is_left).alias(_IS_LEFT), *values)
+
+
+def _time(stream: KeyedStream) -> Any:
+    at = stream.timestamp or ""
+    kind = stream.df.schema[at].dataType
+    # A timestamp as it is: Spark knows by the column which watermark it has.
+    return F.col(quoted(at)) if isinstance(kind, TimestampType) else F.timestamp_micros(event_micros(at, kind))
 
 
 def _stream_problems(left: KeyedStream, right: Any) -> Iterator[str]:

@@ -31,7 +31,7 @@ from holdfast.model.timestamps import Duration
 from holdfast.model.triggers import Trigger
 from holdfast.model.windows import FixedWindows, WindowFn
 from holdfast.spark.arrow_types import arrow_type
-from holdfast.spark.assign import key_column, key_group, quoted
+from holdfast.spark.assign import event_micros, key_column, key_group, quoted
 from holdfast.spark.rows import ElementReader
 
 __all__ = ["KEY", "KEY_AND_WINDOW", "KeyedStream", "keyed"]
@@ -301,7 +301,7 @@ class KeyedStream:
         hashed = list(key_columns)
         columns = []
         if self.timestamp is not None:
-            time = F.unix_micros(F.col(quoted(self.timestamp)).cast("timestamp"))
+            time = event_micros(self.timestamp, self.df.schema[self.timestamp].dataType)
             columns.append(time.alias("time"))
             if parallel_over == KEY_AND_WINDOW:
                 assert isinstance(self.window_fn, FixedWindows)
@@ -316,7 +316,8 @@ class KeyedStream:
         """The DataFrame with its watermark, if it is to have one."""
         if self.watermark is None or self.timestamp is None or not self.df.isStreaming:
             return self.df
-        return self.df.withWatermark(self.timestamp, f"{self.watermark.micros // 1000} milliseconds")
+        # Spark counts in milliseconds; less than was asked for would make elements late that are not.
+        return self.df.withWatermark(self.timestamp, f"{-(-self.watermark.micros // 1000)} milliseconds")
 
     def fields(self, names: Sequence[str]) -> StructType:
         """The schema of some of the columns."""

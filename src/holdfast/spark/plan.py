@@ -21,6 +21,7 @@ from holdfast.engine.backends.protocol import BackendFactory
 from holdfast.engine.failures import DeadLetter
 from holdfast.engine.intake import Elements
 from holdfast.engine.manifest import Evolution
+from holdfast.engine.outputs import tag_and_value
 from holdfast.engine.runner import StepRunner
 from holdfast.engine.runners import make_runner
 from holdfast.engine.state import Layout
@@ -165,9 +166,9 @@ class Loaded:
         self.layout = Layout(step, self._element_reader.value_coder)
         self._views: dict[str, Any] = {}
         self._versions: dict[str, int] = {}
+        self._writers = {tag: self._writer(tag, schema) for tag, schema in plan.schemas.items()}
         self.runner = self._make_runner()
         self.runner.setup()
-        self._writers = {tag: self._writer(tag, schema) for tag, schema in plan.schemas.items()}
 
     def _writer(self, tag: str, schema: pa.Schema) -> OutputWriter | PaneWriter:
         if tag == MAIN_TAG and self.plan.panes is not None:
@@ -177,7 +178,16 @@ class Loaded:
     def _make_runner(self) -> StepRunner | WholeWindowRunner:
         named = {name: view for name, view in self._views.items() if not name.startswith("*")}
         extra = [self._views[name] for name in sorted(self._views) if name.startswith("*")]
-        return make_runner(self.step, self.layout, named, extra, origins=self.plan.script is not None)
+        scripted = self.plan.script is not None
+        check = None if scripted else self._check_output
+        return make_runner(self.step, self.layout, named, extra, origins=scripted, check=check)
+
+    def _check_output(self, item: Any) -> None:
+        """Raises for an output that does not fit its schema, while the call that gave it can still be taken back."""
+        tag, value = tag_and_value(item)
+        writer = self._writers.get(tag)
+        if isinstance(writer, OutputWriter):
+            writer.check(value)
 
     def refresh(self, sent: dict[str, Any]) -> None:
         """Takes in side inputs that are new since the last task."""
@@ -251,10 +261,15 @@ class Loaded:
                 *reader.flat(value.key, value.value),
                 value.timestamp,
                 value.method,
-                value.error,
-                value.traceback,
+                _writable(value.error),
+                _writable(value.traceback),
             )
         return value
+
+
+def _writable(text: str) -> str:
+    """The text of an error, which may quote what no column of texts takes, with that spelled out."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _rows(tag: str, batch: pa.RecordBatch) -> list[tuple[str, bytes]]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.errors import InputError, OutputError
 from holdfast.model.coders import Coder, default_coder
-from holdfast.model.timestamps import Timestamp
-from holdfast.spark.arrow_types import row_class, row_names, to_python
+from holdfast.spark.arrow_types import column_type, row_class, row_names, to_python
+from holdfast.spark.fits import ARROW_ERRORS, Misfit
+from holdfast.spark.nested_fits import FieldFit
+from holdfast.spark.records import Records
 
 __all__ = ["ElementReader", "OutputWriter", "RowValueCoder", "null_time"]
 
@@ -145,103 +146,77 @@ class OutputWriter:
         self._schema = schema
         self._step = step
         self._tag = tag
-        self._width = len(schema)
+        self._records = Records(schema.names, bare=len(schema) == 1)
+        self._columns = [FieldFit(field) for field in schema]
 
     def write(self, items: Sequence[Any]) -> pa.RecordBatch:
         """The batch with these outputs."""
         rows = self._rows(items)
-        return self.write_columns([list(map(itemgetter(position), rows)) for position in range(self._width)], rows)
+        return self.write_columns([list(map(itemgetter(place), rows)) for place in range(len(self._columns))], rows)
 
     def write_columns(self, columns: Sequence[list[Any]], rows: Sequence[Any] | None = None) -> pa.RecordBatch:
         """The batch with these columns. `rows` are the outputs that they were taken from, to tell which does not fit."""
-        arrays = []
-        for position, values in enumerate(columns):
-            try:
-                arrays.append(self._column(position, values))
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                raise self._blamed(position, list(zip(*columns, strict=True)) if rows is None else rows, error) from None
+        try:
+            arrays = [fit.array(values) for fit, values in zip(self._columns, columns, strict=True)]
+        except ARROW_ERRORS as error:
+            raise self._blamed(list(zip(*columns, strict=True)) if rows is None else rows, error) from None
         return pa.record_batch(arrays, schema=self._schema)
-
-    def _rows(self, items: Sequence[Any]) -> Sequence[Any]:
-        """The outputs as tuples of the schema's width."""
-        types = set(map(type, items))
-        if types == {tuple} and set(map(len, items)) == {self._width}:
-            return items
-        return [self.row(item) for item in items]
 
     def row(self, item: Any) -> Sequence[Any]:
         """The values of one output, in the order of the schema."""
-        names = self._schema.names
-        if isinstance(item, dict):
-            unknown = sorted(set(map(str, item)) - set(names))
-            if unknown:
-                raise self._misfit(item, f"it has {', '.join(unknown)}, which the schema does not")
-            return [item.get(name) for name in names]
-        if dataclasses.is_dataclass(item) and not isinstance(item, type):
-            return self._by_attribute(item)
-        if isinstance(item, (tuple, list)):
-            if len(item) != self._width:
-                raise self._misfit(item, f"it has {len(item)} values, and the schema has {self._width} columns")
-            return item
-        if self._width == 1:
-            return (item,)
-        raise self._misfit(item, f"it is a {type(item).__name__}; give a tuple, a dict, a dataclass or a named tuple")
-
-    def _by_attribute(self, item: Any) -> Sequence[Any]:
         try:
-            values = attrgetter(*self._schema.names)(item)
-        except AttributeError as error:
-            raise self._misfit(item, str(error)) from None
-        return (values,) if self._width == 1 else values
+            return self._records.row(item)
+        except Misfit as misfit:
+            raise self._misfit(item, [misfit.why], misfit.todo) from None
 
-    def _column(self, position: int, values: list[Any]) -> pa.Array:
-        field = self._schema.field(position)
-        column = _array(values, field.type)
-        if column.null_count and not field.nullable:
-            raise ValueError("it must not be null")
-        return column
+    def check(self, item: Any) -> None:
+        """Raises what `write` would raise for this output."""
+        row = self.row(item)
+        if not all(fit.surely(value) for fit, value in zip(self._columns, row, strict=True)):
+            problems = self._problems(row)
+            if problems:
+                raise self._of_row(row, problems)
 
-    def _blamed(self, position: int, rows: Sequence[Any], error: Exception) -> OutputError:
+    def _rows(self, items: Sequence[Any]) -> Sequence[Any]:
+        """The outputs as tuples of the schema's width."""
+        try:
+            return self._records.rows(items)
+        except Misfit:
+            return [self.row(item) for item in items]
+
+    def _problems(self, row: Sequence[Any]) -> list[tuple[pa.Field, Misfit]]:
+        """What does not fit of a row, column by column."""
+        explained = ((fit.field, fit.explain(value)) for fit, value in zip(self._columns, row, strict=True))
+        return [(field, misfit) for field, misfit in explained if misfit is not None]
+
+    def _blamed(self, rows: Sequence[Any], error: Exception) -> OutputError:
         """What to raise when a column does not fit: it names the first output that does not."""
-        field = self._schema.field(position)
         for row in rows:
-            if row[position] is None and not field.nullable:
-                return self._misfit(row, f"the column {field.name!r} is None, and it must not be null")
-            try:
-                _array([row[position]], field.type)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError) as reason:
-                what = f"the column {field.name!r} is {field.type}, and {row[position]!r:.100} is not"
-                return self._misfit(row, f"{what}: {str(reason).splitlines()[0]}")
-        return self._misfit(rows[0], f"the column {field.name!r}: {error}")
+            problems = self._problems(row)
+            if problems:
+                return self._of_row(row, problems)
+        return self._misfit(rows[0], [str(error).splitlines()[0]], "")
 
-    def _misfit(self, item: Any, why: str) -> OutputError:
-        columns = ", ".join(f"{field.name} {field.type}" for field in self._schema)
+    def _of_row(self, row: Sequence[Any], problems: Sequence[tuple[pa.Field, Misfit]]) -> OutputError:
+        todos = dict.fromkeys(misfit.todo for _, misfit in problems if misfit.todo)
+        return self._misfit(row, [self._why(*problem) for problem in problems], "; ".join(todos))
+
+    @staticmethod
+    def _why(field: pa.Field, misfit: Misfit) -> str:
+        column, where = f"the column {field.name!r}", f"{field.name}{misfit.path}"
+        if misfit.value is None:
+            return f"{where if misfit.path else column} is None, and {misfit.why}"
+        shown = f"{misfit.value!r:.100} (a {type(misfit.value).__name__})"
+        found = f"{where} is {shown}, which does not" if misfit.path else f"{shown} does not"
+        return f"{column} is {column_type(field.type)}, and {found} fit: {misfit.why}"
+
+    def _misfit(self, item: Any, whys: Sequence[str], todo: str) -> OutputError:
+        columns = ", ".join(f"{field.name} {column_type(field.type)}" for field in self._schema)
+        first, *others = whys
+        more = "".join(f"\nAlso, {why}." for why in others)
         return OutputError(
-            f"An output of the step {self._step!r} does not fit its schema: {why}.",
-            detail=f"The output is {item!r:.300}\nThe schema is {columns}",
-            todo="change what the function yields, or the schema given as output=",
+            f"An output of the step {self._step!r} does not fit its schema: {first}.",
+            detail=f"The output is {item!r:.300}\nThe schema is {columns}{more}",
+            todo=todo or "change what the function yields, or the schema given as output=",
             context={"step": self._step, "output": self._tag},
         )
-
-
-_EXACT: dict[str, tuple[type, ...]] = {"string": (str,), "binary": (bytes, bytearray, memoryview), "bool": (bool,)}
-
-
-def _array(values: list[Any], data_type: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(data_type):
-        values = [_as_micros(value) if isinstance(value, Timestamp) else value for value in values]
-    elif pa.types.is_string(data_type) or pa.types.is_binary(data_type) or pa.types.is_boolean(data_type):
-        _check_exact(values, data_type)
-    return pa.array(values, type=data_type)
-
-
-def _as_micros(value: Timestamp) -> int:
-    return value.micros
-
-
-def _check_exact(values: list[Any], data_type: pa.DataType) -> None:
-    """Refuses what Arrow would quietly turn into something else, such as bytes into a string."""
-    allowed = _EXACT[str(data_type)]
-    for found in set(map(type, values)) - {type(None)}:
-        if not issubclass(found, allowed):
-            raise TypeError(f"it is a {found.__name__}")

@@ -7,14 +7,17 @@ import datetime
 import decimal
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import StructType
 
 from holdfast.errors import InvalidStep
+from holdfast.model.timestamps import Duration, Timestamp
+from holdfast.spark.arrow_types import arrow_type
 
-__all__ = ["read_schema"]
+__all__ = ["read_output_schema", "read_schema"]
 
 _OF_CLASS: dict[Any, spark_types.DataType] = {
     str: spark_types.StringType(),
@@ -26,8 +29,50 @@ _OF_CLASS: dict[Any, spark_types.DataType] = {
     datetime.date: spark_types.DateType(),
     datetime.datetime: spark_types.TimestampType(),
     datetime.timedelta: spark_types.DayTimeIntervalType(),
+    Timestamp: spark_types.TimestampType(),
+    Duration: spark_types.DayTimeIntervalType(),
     decimal.Decimal: spark_types.DecimalType(38, 18),
 }
+
+
+def read_output_schema(given: Any, step: str) -> StructType:
+    """The schema of an output. Refuses columns that cannot be filled without altering values."""
+    schema = read_schema(given, step)
+    problems = [*_doubled(schema, "The output schema"), *(p for f in schema.fields for p in _problems(f.dataType, f.name))]
+    if problems:
+        raise InvalidStep(step, problems)
+    return schema
+
+
+def _doubled(schema: StructType, what: str) -> Iterator[str]:
+    for name in dict.fromkeys(name for name in schema.names if schema.names.count(name) > 1):
+        yield f"{what} has two columns with the name {name!r}."
+
+
+def _problems(kind: spark_types.DataType, where: str) -> Iterator[str]:
+    """Why a column cannot be of a type, in sentences."""
+    if isinstance(kind, StructType):
+        yield from _doubled(kind, f"The struct {where!r}")
+        for field in kind.fields:
+            yield from _problems(field.dataType, f"{where}.{field.name}")
+    elif isinstance(kind, spark_types.ArrayType):
+        yield from _problems(kind.elementType, where)
+    elif isinstance(kind, spark_types.MapType):
+        yield from _problems(kind.keyType, where)
+        yield from _problems(kind.valueType, where)
+    elif isinstance(kind, (spark_types.CharType, spark_types.VarcharType)):
+        yield f"The column {where!r} is {kind.simpleString()}, which only tables have; make it a string."
+    elif isinstance(kind, spark_types.DayTimeIntervalType) and kind.endField != spark_types.DayTimeIntervalType.SECOND:
+        yield f"The column {where!r} is {kind.simpleString()}, which would hide seconds; make it interval day to second."
+    else:
+        yield from _unknown(kind, where)
+
+
+def _unknown(kind: spark_types.DataType, where: str) -> Iterator[str]:
+    try:
+        arrow_type(kind)
+    except InvalidStep:
+        yield f"The column {where!r} is {kind.simpleString()}, which a step cannot write; use another, and cast it after."
 
 
 def read_schema(given: Any, step: str) -> StructType:

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from holdfast.model.side_inputs import SideInput
 from holdfast.model.step import Step
+from holdfast.spark.arrow_types import to_python
 from holdfast.spark.local_files import temporary_folder
 
 __all__ = ["Refresher", "Sent", "send_all"]
@@ -72,8 +73,14 @@ def _view(side_input: SideInput) -> Any:
     """The content of a side input: of a DataFrame its rows as plain tuples, or bare values if it has one column."""
     source = side_input.source() if callable(side_input.source) else side_input.source
     if isinstance(source, DataFrame):
-        source = [row[0] if len(row) == 1 else tuple(row) for row in source.collect()]
+        source = _rows(source)
     return side_input.view(source)
+
+
+def _rows(source: DataFrame) -> list[Any]:
+    """The rows, with values as elements have them: `collect` would give times in the zone of the driver's machine."""
+    columns = [to_python(column.combine_chunks()) for column in source.toArrow().columns]
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
 class Refresher(StreamingQueryListener):

@@ -1,72 +1,177 @@
-"""A table of a SQLite database: for small outputs, such as alerts, on one machine."""
+"""A table of a SQLite database: for small outputs, such as alerts, on one machine.
+
+Beside it is a table of what has been written, `holdfast_batches`: of which sink (its table, in lower case, since SQLite does
+not tell names apart by case), query and micro-batch, by which plan, and the first and last rowid of its rows: 0 and -1 if
+there are none, null if the table gives rows numbers of its own.
+
+Invariant: the rows of a micro-batch, and the note that it has been written, are one transaction.
+"""
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import json
 import re
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from holdfast.errors import InvalidStep
+from holdfast.errors import InvalidStep, SinkError
+from holdfast.spark.arrow_types import arrow_schema
 from holdfast.spark.sinks.base import BatchInfo, Sink
+from holdfast.spark.sinks.sqlite_values import column_kind, sqlite_columns
 
 __all__ = ["Sqlite"]
 
-_TYPES = {"byte": "INTEGER", "short": "INTEGER", "integer": "INTEGER", "long": "INTEGER", "boolean": "INTEGER"}
-_TYPES |= {"float": "REAL", "double": "REAL", "binary": "BLOB"}
+_NOTES = "holdfast_batches"
+_CREATE_NOTES = (
+    f"CREATE TABLE IF NOT EXISTS {_NOTES} (sink TEXT, query_id TEXT, batch_id INTEGER, plan TEXT,"
+    " first_row INTEGER, last_row INTEGER, PRIMARY KEY (sink, query_id, batch_id))"
+)
+_ADDED = {"plan": "TEXT", "first_row": "INTEGER", "last_row": "INTEGER"}
+"""Columns that the notes of older versions do not have."""
+_OURS = "lower(sink) = ? AND query_id = ?"
 
 
 class Sqlite(Sink):
-    """Appends rows to a table, which is made if it is not there. Exactly once: the rows of a micro-batch and the note
-    that it has been written are one transaction."""
+    """Appends rows to a table, which is made if it is not there. Exactly once: a micro-batch that comes again is left out.
+
+    Several queries may write to one table; each has its own micro-batches. `take_over=True`: where the checkpoint was taken
+    back, rows that this query has written from the next micro-batch on are removed, rather than being in the way.
+    """
 
     evaluates_all = True
 
-    def __init__(self, path: str | Path, table: str) -> None:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", table):
-            raise InvalidStep("sink", [f"{table!r} is no name for a table: use letters, digits and underscores."])
+    def __init__(self, path: str | Path, table: str, *, take_over: bool = False) -> None:
+        problems = _name_problems(table)
+        if problems:
+            raise InvalidStep("sink", problems)
         self.path = str(path)
         self.table = table
+        self._take_over = take_over
+
+    def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:
+        with self._transaction() as database:
+            self._prepare(database, arrow_schema(schema))
 
     def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:
-        values = [tuple(map(_plain, row)) for row in rows.collect()]
-        with closing(sqlite3.connect(self.path, timeout=60)) as database, database:
-            database.execute(
-                "CREATE TABLE IF NOT EXISTS holdfast_batches"
-                " (sink TEXT, query_id TEXT, batch_id INTEGER, PRIMARY KEY (sink, query_id, batch_id))"
-            )
-            database.execute(self._create_table(rows.schema))
-            noted = database.execute(
-                "INSERT OR IGNORE INTO holdfast_batches VALUES (?, ?, ?)", (self.table, info.query_id, info.batch_id)
-            )
-            if noted.rowcount == 0:
-                return
-            places = ", ".join("?" * len(rows.schema))
-            database.executemany(f'INSERT INTO "{self.table}" VALUES ({places})', values)
+        table = rows.toArrow()
+        with self._transaction() as database:
+            self._prepare(database, table.schema)
+            if not self._is_written(database, info):
+                first, last = self._insert(database, table)
+                note = (self.table.lower(), info.query_id, info.batch_id, info.plan, first, last)
+                database.execute(f"INSERT INTO {_NOTES} VALUES (?, ?, ?, ?, ?, ?)", note)
 
-    def _create_table(self, schema: StructType) -> str:
-        columns = ", ".join(
-            f'"{field.name.replace(chr(34), "")}" {_TYPES.get(field.dataType.typeName(), "TEXT")}' for field in schema
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as database:
+                # From here on nobody else writes: what is read stays true until it is committed.
+                database.execute("BEGIN IMMEDIATE")
+                with database:
+                    yield database
+        except sqlite3.Error as error:
+            raise SinkError(
+                f"{self!r} could not be written: {error}.",
+                detail="The transaction was not committed: the table is as it was.",
+                todo="see that the directory is there and may be written to, and that the file is a SQLite database",
+            ) from error
+
+    def _prepare(self, database: sqlite3.Connection, schema: pa.Schema) -> None:
+        """Makes both tables, or checks that they are what is wanted."""
+        database.execute(_CREATE_NOTES)
+        present = _columns(database, _NOTES)
+        for name, kind in _ADDED.items():
+            if name not in present:
+                database.execute(f"ALTER TABLE {_NOTES} ADD COLUMN {name} {kind}")
+        found = _columns(database, self.table)
+        if not found:
+            columns = ", ".join(f"{_quoted(field.name)} {column_kind(field.type)}" for field in schema)
+            database.execute(f"CREATE TABLE {_quoted(self.table)} ({columns})")
+        elif sorted(map(str.lower, found)) != sorted(map(str.lower, schema.names)):
+            raise SinkError(
+                f"The table {self.table!r} in {self.path!r} has other columns than the rows.",
+                detail=f"It has {', '.join(found)}\nThe rows have {', '.join(schema.names)}",
+                todo="give another table, or alter this one",
+            )
+
+    def _is_written(self, database: sqlite3.Connection, info: BatchInfo) -> bool:
+        """Whether a micro-batch has been written. Where its number has, by another plan, the checkpoint was taken back."""
+        ours = (self.table.lower(), info.query_id)
+        query = f"SELECT batch_id, plan, first_row, last_row FROM {_NOTES} WHERE {_OURS} AND batch_id >= ? ORDER BY batch_id"
+        noted = database.execute(query, (*ours, info.batch_id)).fetchall()
+        if not noted:
+            return False
+        number, plan, *_ = noted[-1]
+        if number == info.batch_id and (plan == info.plan or not plan or not info.plan):
+            return True
+        if not self._take_over:
+            raise self._taken_back(number, info)
+        self._remove(database, noted, ours, info)
+        return False
+
+    def _remove(self, database: sqlite3.Connection, noted: Sequence[Any], ours: tuple[str, str], info: BatchInfo) -> None:
+        spans = [(first, last) for _, _, first, last in noted]
+        if (None, None) in spans:
+            raise SinkError(
+                f"It is not known which rows of {self!r} are of the micro-batches from {info.batch_id} on.",
+                todo=f"remove those rows, and their notes in the table {_NOTES}, by hand",
+                context={"query": info.query_id},
+            )
+        database.executemany(f"DELETE FROM {_quoted(self.table)} WHERE rowid BETWEEN ? AND ?", spans)
+        database.execute(f"DELETE FROM {_NOTES} WHERE {_OURS} AND batch_id >= ?", (*ours, info.batch_id))
+
+    def _insert(self, database: sqlite3.Connection, table: pa.Table) -> tuple[int | None, int | None]:
+        """Adds rows, and gives the first and last rowid of them."""
+        if not table.num_rows:
+            return 0, -1
+        before = _last_row(database, self.table)
+        names, places = ", ".join(map(_quoted, table.column_names)), ", ".join("?" * table.num_columns)
+        rows = zip(*sqlite_columns(table), strict=True)
+        database.executemany(f"INSERT INTO {_quoted(self.table)} ({names}) VALUES ({places})", rows)
+        after = _last_row(database, self.table)
+        counted = before is not None and after == before + table.num_rows
+        return (before + 1, after) if before is not None and counted else (None, None)
+
+    def _taken_back(self, number: int, info: BatchInfo) -> SinkError:
+        return SinkError(
+            f"{self!r} has micro-batches up to {number} of this query, and another {info.batch_id} is to be written.",
+            detail="The checkpoint was taken back. What comes now would be there beside what was written before.",
+            todo="start once with hf.sinks.Sqlite(path, table, take_over=True), which removes the rows from "
+            f"{info.batch_id} on; or give another table",
+            context={"query": info.query_id, "micro_batch": info.batch_id},
         )
-        return f'CREATE TABLE IF NOT EXISTS "{self.table}" ({columns})'
 
     def __repr__(self) -> str:
         return f"Sqlite({self.path!r}, {self.table!r})"
 
 
-def _plain(value: Any) -> Any:
-    """What SQLite can hold: times and decimals as text, nested values as JSON."""
-    if isinstance(value, (datetime.datetime, datetime.date)):
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    if isinstance(value, (list, tuple, dict)):
-        return json.dumps(value, default=str)
-    return bytes(value) if isinstance(value, bytearray) else value
+def _name_problems(table: Any) -> list[str]:
+    if not isinstance(table, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", table):
+        return [f"{table!r} is no name for a table: use letters, digits and underscores."]
+    if table.lower() == _NOTES or table.lower().startswith("sqlite_"):
+        return [f"The table {table!r} is not for rows: {'the sink' if table.lower() == _NOTES else 'SQLite'} has it itself."]
+    return []
+
+
+def _columns(database: sqlite3.Connection, table: str) -> list[str]:
+    """The columns of a table; none if there is no such table."""
+    return [name for _, name, *_ in database.execute(f"PRAGMA table_info({_quoted(table)})")]
+
+
+def _last_row(database: sqlite3.Connection, table: str) -> int | None:
+    """The largest rowid; None if the table has none."""
+    try:
+        [[last]] = database.execute(f"SELECT coalesce(max(rowid), 0) FROM {_quoted(table)}").fetchall()
+    except sqlite3.OperationalError:
+        return None
+    return int(last)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
