@@ -222,6 +222,9 @@ class StepRunner:
                 if failure is error:
                     raise
                 raise failure from error
+            finally:
+                if self.undo is not None:
+                    self.undo.begin()
         self.metrics.outputs = len(self.collector.items)
         self.metrics.cells_expired = self.ttl_clock.expired
         if elements.slots:

@@ -67,24 +67,39 @@ class Rows(NamedTuple):
 
 
 class Undo:
-    """The inverses of what one call changed, so that a call that raises leaves no trace."""
+    """The inverses of what one call changed, so that a call that raises leaves no trace.
 
-    __slots__ = ("_steps",)
+    An inverse takes about as long as what it takes back, and no more room, however large a collection is. Where that
+    cannot be (a place in the middle of a dict is not found again), the change itself waits until the call is over.
+    """
+
+    __slots__ = ("_steps", "_waiting")
 
     def __init__(self) -> None:
         self._steps: list[tuple[Any, ...]] = []
+        self._waiting: list[tuple[Any, ...]] = []
 
     def begin(self) -> None:
+        """What was done so far stays."""
         self._steps.clear()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for function, *arguments in waiting:
+                function(*arguments)
 
     def add(self, function: Callable[..., Any], *arguments: Any) -> None:
         self._steps.append((function, *arguments))
+
+    def wait(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Notes what is to be done once there is no way back."""
+        self._waiting.append((function, *arguments))
 
     def restore(self, mapping: dict[Any, Any], key: Any) -> None:
         """Notes the present entry of a dict whose order does not matter, to be put back."""
         self._steps.append((_put_back, mapping, key, mapping.get(key, _NO_ENTRY)))
 
     def rollback(self) -> None:
+        self._waiting.clear()
         while self._steps:
             function, *arguments = self._steps.pop()
             function(*arguments)
