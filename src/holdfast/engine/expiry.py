@@ -2,8 +2,9 @@
 
 The time of the last touch is a hidden cell beside the cell. An index leads from a time to the keys that may expire then.
 It is lazy: a key that is touched again stays where it is, and is moved on when its turn comes. So a touch costs nothing
-more than noting its time, and each key has one entry. Times are lumped: keys that expire about the same time are taken
-together, and those among them whose time has not quite come go back.
+more than noting its time. A key that was cleared leaves its entry behind, and gets another when it is back; when such
+entries are most, the state builds the index anew from the stamps. Times are lumped: keys that expire about the same
+time are taken together, and those among them whose time has not quite come go back.
 
 Invariants
 - Every key with a stamp has an entry at a time that is not later than when it expires.
@@ -102,6 +103,11 @@ class ExpiryIndex:
         """A time before which nothing expires."""
         times = ([self._queue[0].time] if self._queue else []) + self._times[:1]
         return min(times, default=None)
+
+    def __len__(self) -> int:
+        """How many keys it holds; a key may be there more than once."""
+        waiting = sum(len(slots) for places in self._at.values() for slots in places.values())
+        return waiting + sum(len(piece.slots) for piece in self._queue)
 
 
 def _cut(slots: list[Slot]) -> Iterable[list[Slot]]:

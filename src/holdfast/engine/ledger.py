@@ -109,7 +109,7 @@ class Ledger:
 
     def in_order(self, state: KeyGroupState) -> Iterator[Slot]:
         """The keys at hand in the order in which they go; each that is given must go."""
-        if self._index is None or len(self._index) > 2 * len(self.sizes) + _INDEX_SLACK:
+        if self._index is None:
             self._index = AgeIndex((slot, state.age_of(slot)) for slot in self.sizes)
         return self._index.first(lambda slot: state.age_of(slot) if slot in self.sizes else None)
 
@@ -151,6 +151,9 @@ class Ledger:
                 state.windows[data].ages.put(slot, age)
             if self._index is not None:
                 self._index.enter(slot, age)
+        if self._index is not None and len(self._index) > 2 * len(self.sizes) + _INDEX_SLACK:
+            # Most are of keys that are gone. It is made anew when it is needed.
+            self._index = None
         return stamped
 
     def _stamp_used(self, state: KeyGroupState, used: Iterable[Slot], stamped: set[Slot]) -> None:
