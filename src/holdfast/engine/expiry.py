@@ -15,6 +15,7 @@ Invariants
 from __future__ import annotations
 
 import heapq
+import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from holdfast.model.ttl import lump_width
 __all__ = ["ExpiryIndex", "Piece"]
 
 _PIECE_KEYS = 1_000
+_PLACE_BYTES = sys.getsizeof((b"", 0)) + sys.getsizeof(2**50)
 
 
 class Piece(NamedTuple):
@@ -108,6 +110,13 @@ class ExpiryIndex:
         """How many keys it holds; a key may be there more than once."""
         waiting = sum(len(slots) for places in self._at.values() for slots in places.values())
         return waiting + sum(len(piece.slots) for piece in self._queue)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes, without the keys, which the cells have too."""
+        places = [slots for places in self._at.values() for slots in places.values()]
+        lists = sum(map(sys.getsizeof, [*places, *(piece.slots for piece in self._queue), *self._at.values()]))
+        return lists + sys.getsizeof(self._at) + sys.getsizeof(self._times) + _PLACE_BYTES * len(places)
 
 
 def _cut(slots: list[Slot]) -> Iterable[list[Slot]]:

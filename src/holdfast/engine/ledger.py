@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from holdfast.engine.ages import AgeIndex
@@ -20,6 +21,7 @@ from holdfast.engine.tables import Slot
 __all__ = ["Ledger", "ledger_of"]
 
 _INDEX_SLACK = 1_000
+_NUMBER_BYTES = sys.getsizeof(1_000)
 
 
 class Ledger:
@@ -112,6 +114,14 @@ class Ledger:
         if self._index is None:
             self._index = AgeIndex((slot, state.age_of(slot)) for slot in self.sizes)
         return self._index.first(lambda slot: state.age_of(slot) if slot in self.sizes else None)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes, without the keys, which the cells have too."""
+        dicts = sum(map(sys.getsizeof, (self.sizes, self._windows, self._held, *self._held.values())))
+        numbers = len(self.sizes) + sum(map(len, self._held.values()))
+        ages = 0 if self._index is None else self._index.memory_bytes
+        return dicts + _NUMBER_BYTES * numbers + ages
 
     def _note(self, slot: Slot, size: int, windows: int) -> None:
         self.total += size

@@ -13,6 +13,7 @@ Invariants
 from __future__ import annotations
 
 import heapq
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.engine.keys import sort_slots
@@ -47,6 +48,10 @@ class Entry(NamedTuple):
     window: bytes
     slot: Slot
     tag: str
+
+
+_ENTRY_BYTES = sys.getsizeof(Entry(0, b"", "", "")) + 8
+_TIME_BYTES = sys.getsizeof([None]) + sys.getsizeof(2**50)
 
 
 def timer_cells(spec: TimerSpec) -> tuple[StateSpec, StateSpec]:
@@ -158,6 +163,12 @@ class TimerIndex:
 
     def __len__(self) -> int:
         return self._length
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes, without the keys and tags, which the cells have too."""
+        dicts = sum(map(sys.getsizeof, (self._times, self._at, self._entered, *self._entered.values())))
+        return dicts + _ENTRY_BYTES * (self._length + self._traces) + _TIME_BYTES * len(self._times)
 
     def _place(self, entry: Entry, time: int) -> None:
         placed = self._at.get(time)

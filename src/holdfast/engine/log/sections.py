@@ -11,7 +11,7 @@ from holdfast.engine.state import KeyGroupState, WindowState, undeclared
 from holdfast.engine.tables.base import Rows, Slot
 from holdfast.errors import CoderError, CorruptState
 
-__all__ = ["apply_sections", "delta_sections", "dropped_keys", "segments"]
+__all__ = ["apply_sections", "delta_sections", "dropped_keys", "section_bytes", "segments"]
 
 _CHUNK_KEYS = 10_000
 
@@ -33,12 +33,17 @@ def dropped_keys(window: bytes, slots: list[Slot]) -> Section:
     return Section(window, "", DROP_KEYS, encode_slots(slots), [])
 
 
+def section_bytes(sections: list[Section]) -> int:
+    """About how large sections are, without compression."""
+    return sum(len(section.keys) + sum(map(len, section.columns)) for section in sections)
+
+
 def segments(state: KeyGroupState, bytes_max: int) -> Iterator[list[Section]]:
     """The whole state, cut into lists of sections of about that many bytes."""
     segment: list[Section] = []
     size = 0
     for section in _all_sections(state):
-        length = len(section.keys) + sum(map(len, section.columns))
+        length = section_bytes([section])
         if segment and size + length > bytes_max:
             yield segment
             segment, size = [], 0

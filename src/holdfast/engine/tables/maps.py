@@ -17,6 +17,7 @@ from holdfast.engine.tables.base import (
     Table,
     Undo,
     as_members,
+    collection_bytes,
     freeze,
 )
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
@@ -99,6 +100,12 @@ class MapTable(Table):
 
     def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
         return [(self.spec.key_coder, entry.keys()), (self.spec.coder, entry.values())]
+
+    def items(self) -> int:
+        return 2 * sum(map(len, self.values.values()))
+
+    def containers(self) -> int:
+        return collection_bytes(dict, self.values.values())
 
     def reveal(self, key: Slot) -> dict[Any, Any]:
         name, value = self.spec.key_coder.thaw, self.spec.coder.thaw

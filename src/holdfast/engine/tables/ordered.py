@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table
+from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table, collection_bytes
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.errors import CoderError, InputError
 from holdfast.model.coders import Coder, VarIntCoder
@@ -54,6 +56,10 @@ class Series:
     def put_back(self, position: int, times: list[int], values: list[Any]) -> None:
         self.times[position:position] = times
         self.values[position:position] = values
+
+
+_TIMES_OF, _VALUES = attrgetter("times"), attrgetter("values")
+_SERIES_BYTES = sys.getsizeof(Series())
 
 
 class Change:
@@ -122,6 +128,14 @@ class OrderedListTable(Table):
 
     def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
         return [(_TIMES, entry.times), (self.spec.coder, entry.values)]
+
+    def items(self) -> int:
+        return 2 * sum(map(len, map(_VALUES, self.values.values())))
+
+    def containers(self) -> int:
+        series = self.values.values()
+        lists = (list(map(part, series)) for part in (_TIMES_OF, _VALUES))
+        return sum(collection_bytes(list, some) for some in lists) + _SERIES_BYTES * len(series)
 
     def reveal(self, key: Slot) -> list[tuple[Timestamp, Any]]:
         series = self.values[key]
