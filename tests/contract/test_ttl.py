@@ -55,6 +55,30 @@ def test_keys_that_are_never_seen_again_are_swept(run):
     assert results.metrics.cells_expired == 20
 
 
+class Careless(hf.DoFn):
+    """Looks at what it has and may fail after that."""
+
+    SEEN = hf.ValueStateSpec("seen", hf.VarIntCoder(), ttl=hf.Ttl(HOUR))
+
+    def process(self, element, seen=hf.DoFn.StateParam(SEEN)):
+        key, does_fail = element
+        seen.write((seen.read() or 0) + 1)
+        if does_fail:
+            raise ValueError("after all")
+        yield key, seen.read()
+
+
+def test_what_expired_in_calls_that_were_taken_back_is_counted_once(run):
+    # More than a bundle sweeps, so that the calls come first to the last of them.
+    keys = [f"k{n:04}" for n in range(1_100)]
+    stream = TestStream().add_elements([(key, False) for key in keys]).advance_processing_time(HOUR)
+    stream.add_elements([(keys[-1], True), (keys[-1], True), (keys[-1], False)])
+    results = run(Careless(), stream, on_error="dead_letter")
+    assert results.metrics.dead_letters == 2
+    assert results.keys() == [keys[-1]]
+    assert results.metrics.cells_expired == len(keys)
+
+
 def at(time, *pairs):
     return [hf.TimestampedValue(pair, time) for pair in pairs]
 

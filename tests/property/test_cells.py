@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import tracemalloc
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -25,6 +26,7 @@ from holdfast.engine.log.head import Head
 from holdfast.engine.log.sections import delta_sections
 from holdfast.engine.state import Layout
 from holdfast.engine.tables import Focus, Undo, make_cell
+from holdfast.engine.tables.ordered import Change, Series
 from holdfast.errors import HoldfastError
 from holdfast.model.coders import Coder, PlainCoder, StrUtf8Coder, VarIntCoder
 from holdfast.model.combine import CombineFn
@@ -192,6 +194,17 @@ def exact(value: Any) -> Any:
     return type(value).__name__, repr(value)
 
 
+def pictured(part: Any) -> Any:
+    """A part of a table in a form whose equality means: the same, order included. Only the keys of a table have none."""
+    if isinstance(part, dict) and set(map(repr, part)) <= set(map(repr, map(slot_of, KEYS))):
+        return {repr(slot): pictured(entry) for slot, entry in part.items()}
+    if isinstance(part, Series):
+        return "series", exact(part.times), exact(part.values)
+    if isinstance(part, Change):
+        return "change", exact(part.ranges), pictured(part.added)
+    return exact(part)
+
+
 class Gather(CombineFn):
     """Collects its input in a list that it changes in place, and gives that very list out."""
 
@@ -311,7 +324,12 @@ class CellMachine(RuleBasedStateMachine):
         """What was done so far stays; what comes may be taken back."""
         if self.undo is not None:
             self.undo.begin()
-            self.before = copy.deepcopy(self.model), len(self.calls), delta_sections(self.worker.state)
+            self.before = copy.deepcopy(self.model), len(self.calls), self.picture()
+
+    def picture(self) -> Any:
+        """All that a table is, down to the order of what it keeps: entries, changes, and what a commit would store."""
+        table, state = self.worker.table, self.worker.state
+        return pictured(table.values), [pictured(table.changes), list(map(repr, table.changes))], delta_sections(state)
 
     def do(self, key: Any, method: str, *arguments: Any) -> Any:
         """Calls a method that changes the cell, and then changes what was given to it."""
@@ -356,10 +374,10 @@ class CellMachine(RuleBasedStateMachine):
             self.live_state_is_as_modelled()
         if fails and self.undo is not None:
             self.undo.rollback()
-            self.model, length, sections = self.before
+            self.model, length, picture = self.before
             del self.calls[length:]
             self.views = []
-            assert delta_sections(self.worker.state) == sections
+            assert self.picture() == picture
 
     def commit(self, snapshot: bool, follow: bool) -> None:
         self.options.deltas_max = -1 if snapshot else 10**6
@@ -632,6 +650,68 @@ def test_the_machine_knows_every_method_of_its_cell(machine):
     made = machine()
     made.choice = made.names = machine.CHOICES[0]
     assert set(cell_methods(made.spec())) == machine.METHODS
+
+
+# --- what taking back costs ---------------------------------------------------------------------------------------
+
+MANY = 50_000
+CALLS = 50
+COSTLY: dict[str, tuple[StateSpec, Any, Callable[[Any, int], Any]]] = {
+    "bag add": (BagStateSpec("cell"), range(MANY), lambda cell, n: cell.add(n)),
+    "set add": (SetStateSpec("cell"), range(MANY), lambda cell, n: cell.add(-1 - n)),
+    "set remove": (SetStateSpec("cell"), range(MANY), lambda cell, n: cell.remove(n)),
+    "map put": (MapStateSpec("cell"), dict.fromkeys(range(MANY), 0), lambda cell, n: cell.put(-1 - n, n)),
+    "map put again": (MapStateSpec("cell"), dict.fromkeys(range(MANY), 0), lambda cell, n: cell.put(n, n)),
+    "map remove": (MapStateSpec("cell"), dict.fromkeys(range(MANY), 0), lambda cell, n: cell.remove(n)),
+    "ordered add": (OrderedListStateSpec("cell"), [(n, 0) for n in range(MANY)], lambda cell, n: cell.add((n, n))),
+    "ordered cut": (OrderedListStateSpec("cell"), [(n, 0) for n in range(MANY)], lambda cell, n: cell.clear_range(n, n + 1)),
+}
+
+
+def room_taken(spec: StateSpec, content: Any, change: Callable[[Any, int], Any], undo: Undo | None) -> int:
+    """The most bytes that one call needs which makes many changes to a large collection, after others made some."""
+    worker = Worker(layout_of(spec), HeapOptions(), undo)
+    worker.open(MemoryStore())
+    worker.table.values["k"] = worker.table.conceal(content)
+    worker.focus.key = "k"
+    for n in range(CALLS):
+        if undo is not None:
+            undo.begin()
+        change(worker.cell, n)
+    if undo is not None:
+        undo.begin()
+    tracemalloc.start()
+    try:
+        for n in range(CALLS, 2 * CALLS):
+            change(worker.cell, n)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("operation", COSTLY)
+def test_what_is_noted_to_take_a_change_back_does_not_grow_with_the_collection(operation):
+    plainly = room_taken(*COSTLY[operation], None)
+    assert room_taken(*COSTLY[operation], Undo()) <= plainly + 2_000 * CALLS
+
+
+def test_a_call_that_is_taken_back_after_one_that_removed_leaves_what_that_one_left():
+    undo = Undo()
+    worker = Worker(layout_of(MapStateSpec("cell")), HeapOptions(), undo)
+    worker.open(MemoryStore())
+    worker.focus.key = "k"
+    puts("a", "b", "c")(worker.cell)
+    undo.begin()
+    worker.cell.remove("b")
+    undo.begin()
+    worker.cell.remove("a")
+    worker.cell.put("b", 1)
+    worker.cell.put("c", 2)
+    assert worker.cell.items() == [("c", 2), ("b", 1)]
+    undo.rollback()
+    assert worker.cell.items() == [("a", 0), ("c", 0)]
+    undo.begin()
+    assert type(worker.table.values["k"]) is dict
 
 
 # --- what only looks equal ----------------------------------------------------------------------------------------

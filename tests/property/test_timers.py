@@ -7,11 +7,13 @@ callback of a timer is to do when it next fires). So the model can follow every 
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from holdfast.engine import timers
 from holdfast.engine.backends.heap import HeapOptions
 from holdfast.engine.keys import key_of, slot_of, sort_slots
 from holdfast.engine.timers import Entry, TimerIndex
@@ -391,38 +393,60 @@ def test_the_order_of_two_slots_does_not_depend_on_what_else_is_sorted(keys, dat
     assert sort_slots(reversed(slots)) == sort_slots(slots)
 
 
-class FakeWindow:
-    data = b""
-
-
-WINDOW: Any = FakeWindow()
+SLOTS, WINDOWS = st.sampled_from("abc"), st.sampled_from([b"v", b"w"])
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("enter"), st.sampled_from("abc"), st.integers(0, 6)),
-        st.tuples(st.just("take"), st.just(""), st.integers(0, 6)),
+        st.tuples(st.just("enter"), SLOTS, WINDOWS, st.integers(0, 6)),
+        st.tuples(st.just("enter"), SLOTS, WINDOWS, st.integers(0, 6)),
+        st.tuples(st.just("leave"), SLOTS, WINDOWS, st.none()),
+        st.tuples(st.just("reset"), SLOTS, WINDOWS, st.one_of(st.none(), st.integers(0, 6))),
+        st.tuples(st.just("drop"), st.just(""), WINDOWS, st.none()),
+        st.tuples(st.just("take"), st.just(""), st.just(b""), st.integers(0, 6)),
     ),
-    max_size=20,
+    max_size=30,
 )
 
 
-@settings(SETTINGS, max_examples=200)
-@given(STEPS)
-def test_an_index_gives_each_entry_once_at_the_earliest_time_entered(steps):
+@settings(SETTINGS, max_examples=300)
+@given(STEPS, st.sampled_from([0, 1, 100]), st.booleans())
+def test_an_index_gives_each_entry_once_at_the_earliest_time_entered(steps, traces_min, looks):
     index = TimerIndex()
-    model: dict[str, int] = {}
-    for verb, slot, time in steps:
-        if verb == "enter":
-            index.enter(Entry(0, WINDOW, slot, ""), time)
-            model[slot] = min(time, model.get(slot, time))
-        else:
-            taken = []
-            while (batch := index.take(time)) is not None:
-                taken += [(batch[0], entry.slot) for entry in batch[1]]
-            due = sorted((at, slot) for slot, at in model.items() if at <= time)
-            assert taken == due
-            for _, slot in due:
-                del model[slot]
-        assert len(index) == len(model)
-        if model:
-            assert index.next_time is not None
-            assert index.next_time <= min(model.values())
+    model: dict[tuple[str, bytes], int] = {}
+    with mock.patch.object(timers, "_TRACES_MIN", traces_min):
+        for verb, slot, window, time in steps:
+            if verb == "take":
+                check_taken(index, model, time)
+            else:
+                arguments = () if verb in ("leave", "drop") else (time,)
+                getattr(index, verb)(window if verb == "drop" else Entry(0, window, slot, ""), *arguments)
+                follow(model, verb, (slot, window), time)
+            if looks:
+                assert index.next_time == min(model.values(), default=None)
+            assert len(index) == len(model)
+            assert index.traces + len(index) == sum(map(len, index._at.values()))
+            assert index.traces <= len(index) + traces_min
+        check_taken(index, model, 6)
+    assert index.next_time is None
+
+
+def follow(model: dict[tuple[str, bytes], int], verb: str, name: tuple[str, bytes], time: Any) -> None:
+    """Does to a plain dict what the verb says."""
+    if verb == "enter":
+        model[name] = min(time, model.get(name, time))
+    elif verb == "reset" and time is not None:
+        model[name] = time
+    elif verb == "drop":
+        for gone in [other for other in model if other[1] == name[1]]:
+            del model[gone]
+    else:
+        model.pop(name, None)
+
+
+def check_taken(index: TimerIndex, model: dict[tuple[str, bytes], int], limit: int) -> None:
+    taken = []
+    while (batch := index.take(limit)) is not None:
+        taken += [(batch[0], entry.slot, entry.window) for entry in batch[1]]
+    due = sorted((at, *name) for name, at in model.items() if at <= limit)
+    assert taken == due
+    for _, *name in due:
+        del model[tuple(name)]

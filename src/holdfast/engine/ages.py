@@ -8,6 +8,7 @@ keys go follows from it: by age, then by the bytes of the key.
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.engine.keys import slot_from_bytes, slot_to_bytes
@@ -18,6 +19,8 @@ from holdfast.model.state import ValueStateSpec
 __all__ = ["AGE", "AgeIndex", "age_spec"]
 
 AGE = "~age"
+
+_SAMPLE = 16
 
 
 def age_spec() -> ValueStateSpec:
@@ -51,3 +54,10 @@ class AgeIndex:
 
     def __len__(self) -> int:
         return len(self._heap)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes."""
+        some = self._heap[:_SAMPLE]
+        each = sum(map(sys.getsizeof, some)) + sum(sys.getsizeof(data) for _, data in some)
+        return sys.getsizeof(self._heap) + len(self._heap) * each // max(len(some), 1)

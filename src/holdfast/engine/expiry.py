@@ -2,8 +2,9 @@
 
 The time of the last touch is a hidden cell beside the cell. An index leads from a time to the keys that may expire then.
 It is lazy: a key that is touched again stays where it is, and is moved on when its turn comes. So a touch costs nothing
-more than noting its time, and each key has one entry. Times are lumped: keys that expire about the same time are taken
-together, and those among them whose time has not quite come go back.
+more than noting its time. A key that was cleared leaves its entry behind, and gets another when it is back; when such
+entries are most, the state builds the index anew from the stamps. Times are lumped: keys that expire about the same
+time are taken together, and those among them whose time has not quite come go back.
 
 Invariants
 - Every key with a stamp has an entry at a time that is not later than when it expires.
@@ -14,6 +15,7 @@ Invariants
 from __future__ import annotations
 
 import heapq
+import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -25,6 +27,7 @@ from holdfast.model.ttl import lump_width
 __all__ = ["ExpiryIndex", "Piece"]
 
 _PIECE_KEYS = 1_000
+_PLACE_BYTES = sys.getsizeof((b"", 0)) + sys.getsizeof(2**50)
 
 
 class Piece(NamedTuple):
@@ -102,6 +105,18 @@ class ExpiryIndex:
         """A time before which nothing expires."""
         times = ([self._queue[0].time] if self._queue else []) + self._times[:1]
         return min(times, default=None)
+
+    def __len__(self) -> int:
+        """How many keys it holds; a key may be there more than once."""
+        waiting = sum(len(slots) for places in self._at.values() for slots in places.values())
+        return waiting + sum(len(piece.slots) for piece in self._queue)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes, without the keys, which the cells have too."""
+        places = [slots for places in self._at.values() for slots in places.values()]
+        lists = sum(map(sys.getsizeof, [*places, *(piece.slots for piece in self._queue), *self._at.values()]))
+        return lists + sys.getsizeof(self._at) + sys.getsizeof(self._times) + _PLACE_BYTES * len(places)
 
 
 def _cut(slots: list[Slot]) -> Iterable[list[Slot]]:

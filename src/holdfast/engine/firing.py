@@ -97,7 +97,7 @@ class Firing:
                 continue
             self._runner.focus.key = slot
             self._runner.held_cell(window).add((Timestamp(micros=time), pair[1]))
-            state.indexes[TimeDomain.WATERMARK].enter(Entry(HELD, window, slot, ""), time + self._lateness)
+            state.indexes[TimeDomain.WATERMARK].enter(Entry(HELD, window.data, slot, ""), time + self._lateness)
 
     def advance(self, state: KeyGroupState, clocks: Clocks) -> None:
         """Fires all that is due, then expires windows."""
@@ -119,31 +119,34 @@ class Firing:
             for window in list(state.windows.values()):
                 if isinstance(window.window, GlobalWindow):
                     self._call_on_expiration(window)
+        self._fired.clear()
 
     def _fire_all(self, state: KeyGroupState, time: int, entries: list[Entry], final: bool) -> None:
         for entry in [entry for entry in entries if self._is_set(state, entry, time)]:
-            if state.windows.get(entry.window.data) is not entry.window:
+            window = state.windows.get(entry.window)
+            if window is None:
                 continue
             if entry.timer == HELD:
-                self._release(state, entry, time)
+                self._release(state, window, entry, time)
             else:
-                self._fire(state, entry, time, final)
+                self._fire(state, window, entry, time, final)
 
     def _is_set(self, state: KeyGroupState, entry: Entry, limit: int) -> bool:
         """Whether it is the entry's turn. If not, one of the others must not make it so: the index, which has it here
         by its history in this process, would decide about the order."""
-        if entry.timer == HELD:
-            return True
-        time = entry.window.time_of(entry)
+        window = state.windows.get(entry.window)
+        if entry.timer == HELD or window is None:
+            return window is not None
+        time = window.time_of(entry)
         if time is not None and time > limit:
             state.indexes[self._domains[entry.timer]].enter(entry, time)
         return time is not None and time <= limit
 
-    def _fire(self, state: KeyGroupState, entry: Entry, limit: int, final: bool) -> None:
+    def _fire(self, state: KeyGroupState, window: WindowState, entry: Entry, limit: int, final: bool) -> None:
         runner = self._runner
         runner.focus.key = entry.slot
-        if runner.window is not entry.window:
-            runner.bind(entry.window)
+        if runner.window is not window:
+            runner.bind(window)
         timer = runner.timers[entry.timer]
         time = timer.time(entry.tag)
         if time is None:
@@ -156,7 +159,7 @@ class Firing:
         timer.clear(entry.tag)
         callback = self._callbacks[entry.timer]
         runner.metrics.timers_fired += 1
-        arguments = callback.arguments(entry.slot, time, entry.window.window, entry.tag)
+        arguments = callback.arguments(entry.slot, time, window.window, entry.tag)
         runner.call(callback.function, arguments, time, callback.method)
 
     def _check_endless(self, entry: Entry, time: int, final: bool) -> None:
@@ -172,28 +175,28 @@ class Firing:
                 todo="set a timer again only to a later time, and only while there is something left to do",
             )
 
-    def _release(self, state: KeyGroupState, entry: Entry, limit: int) -> None:
+    def _release(self, state: KeyGroupState, window: WindowState, entry: Entry, limit: int) -> None:
         """Processes the held elements of a key whose time has come."""
-        series = entry.window.held.values.get(entry.slot)
+        series = window.held.values.get(entry.slot)
         if series is None:
             return
         runner = self._runner
         runner.focus.key = entry.slot
-        cell = runner.held_cell(entry.window)
+        cell = runner.held_cell(window)
         until = Timestamp(micros=limit - self._lateness + 1)
         due = cell.read_range(Timestamp(micros=series.times[0]), until)
         cell.clear_range(Timestamp(micros=series.times[0]), until)
         if due:
             key = key_of(entry.slot)
             elements = Elements([entry.slot] * len(due), [(key, value) for _, value in due], [t.micros for t, _ in due])
-            runner.process(elements, entry.window)
-        left = entry.window.held.values.get(entry.slot)
+            runner.process(elements, window)
+        left = window.held.values.get(entry.slot)
         if left is not None:
             state.indexes[TimeDomain.WATERMARK].enter(entry, left.times[0] + self._lateness)
 
     def _expire(self, state: KeyGroupState, window: WindowState, expiry: int, final: bool) -> None:
         for entry, time in self._in_order(window):
-            self._fire_if_still(state, entry, time, final)
+            self._fire_if_still(state, window, entry, time, final)
         while taken := state.indexes[TimeDomain.WATERMARK].take(expiry):
             self._fire_all(state, *taken, final)
         self._runner.metrics.timers_dropped += sum(1 for _ in window.pending())
@@ -201,12 +204,12 @@ class Firing:
         state.drop(window)
         self._runner.metrics.windows_expired += 1
 
-    def _fire_if_still(self, state: KeyGroupState, entry: Entry, time: int, final: bool) -> None:
+    def _fire_if_still(self, state: KeyGroupState, window: WindowState, entry: Entry, time: int, final: bool) -> None:
         self._runner.focus.key = entry.slot
-        if self._runner.window is not entry.window:
-            self._runner.bind(entry.window)
+        if self._runner.window is not window:
+            self._runner.bind(window)
         if self._runner.timers[entry.timer].time(entry.tag) == time:
-            self._fire(state, entry, time, final)
+            self._fire(state, window, entry, time, final)
 
     def _in_order(self, window: WindowState) -> list[tuple[Entry, int]]:
         pending = list(window.pending())

@@ -13,8 +13,9 @@ from itertools import chain
 from typing import Any
 
 from holdfast.engine.tables.base import Slot
-from holdfast.errors import InputError
+from holdfast.errors import CoderError, InputError
 from holdfast.model.coders import Encoded, default_coder
+from holdfast.model.coders.base import shortened
 
 __all__ = [
     "decode_slots",
@@ -30,6 +31,8 @@ __all__ = [
 
 _PLAIN = default_coder()
 _DIRECT = frozenset({str, int})
+_SLOT_TYPES = frozenset({str, int, tuple, Encoded})
+_DAMAGED = "the bytes are damaged, or another version wrote them"
 _INTEGER = struct.Struct(">q")
 _INT64 = 1 << 63
 
@@ -71,8 +74,12 @@ def encode_slots(slots: list[Slot]) -> bytes:
 
 
 def decode_slots(block: bytes) -> list[Slot]:
-    """The slots of a block."""
-    return _PLAIN.decode_block(block)
+    """The slots of a block. Raises a CoderError if it has anything else."""
+    slots = _PLAIN.decode_block(block)
+    types = set(map(type, slots))
+    if types - _SLOT_TYPES or (tuple in types and not all(map(_is_slot, slots))):
+        raise CoderError("A block of keys has values that cannot be keys.", todo=_DAMAGED)
+    return slots
 
 
 def slot_to_bytes(slot: Slot) -> bytes:
@@ -89,15 +96,31 @@ def slot_to_bytes(slot: Slot) -> bytes:
 
 
 def slot_from_bytes(data: bytes) -> Slot:
-    """The slot that `slot_to_bytes` made this of."""
+    """The slot that `slot_to_bytes` made this of. Raises a CoderError if there is none."""
     kind, content = data[:1], data[1:]
-    if kind == b"S":
-        return content.decode("utf-8", "surrogatepass")
-    if kind == b"I":
-        number: int = _INTEGER.unpack(content)[0]
-        return number
-    slot: Slot = Encoded(content) if kind == b"E" else _PLAIN.decode(content)
+    slot: Slot = None
+    try:
+        if kind == b"S":
+            slot = content.decode("utf-8", "surrogatepass")
+        elif kind == b"I":
+            slot = _INTEGER.unpack(content)[0]
+        elif kind == b"E":
+            slot = Encoded(content)
+        elif kind == b"P":
+            slot = _PLAIN.decode(content)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise _no_slot(data, str(error)) from None
+    if not _is_slot(slot):
+        raise _no_slot(data, "they are of no kind that keys have")
     return slot
+
+
+def _is_slot(value: Any) -> bool:
+    return type(value) in _SLOT_TYPES and (type(value) is not tuple or _DIRECT.issuperset(map(type, value)))
+
+
+def _no_slot(data: bytes, why: str) -> CoderError:
+    return CoderError(f"A key cannot be read from {shortened(data[:64])}: {why}.", todo=_DAMAGED)
 
 
 def sort_slots(slots: Iterable[Slot]) -> list[Slot]:

@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from holdfast.engine.ages import AgeIndex
@@ -20,6 +21,7 @@ from holdfast.engine.tables import Slot
 __all__ = ["Ledger", "ledger_of"]
 
 _INDEX_SLACK = 1_000
+_NUMBER_BYTES = sys.getsizeof(1_000)
 
 
 class Ledger:
@@ -109,9 +111,17 @@ class Ledger:
 
     def in_order(self, state: KeyGroupState) -> Iterator[Slot]:
         """The keys at hand in the order in which they go; each that is given must go."""
-        if self._index is None or len(self._index) > 2 * len(self.sizes) + _INDEX_SLACK:
+        if self._index is None:
             self._index = AgeIndex((slot, state.age_of(slot)) for slot in self.sizes)
         return self._index.first(lambda slot: state.age_of(slot) if slot in self.sizes else None)
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory it takes, without the keys, which the cells have too."""
+        dicts = sum(map(sys.getsizeof, (self.sizes, self._windows, self._held, *self._held.values())))
+        numbers = len(self.sizes) + sum(map(len, self._held.values()))
+        ages = 0 if self._index is None else self._index.memory_bytes
+        return dicts + _NUMBER_BYTES * numbers + ages
 
     def _note(self, slot: Slot, size: int, windows: int) -> None:
         self.total += size
@@ -151,6 +161,9 @@ class Ledger:
                 state.windows[data].ages.put(slot, age)
             if self._index is not None:
                 self._index.enter(slot, age)
+        if self._index is not None and len(self._index) > 2 * len(self.sizes) + _INDEX_SLACK:
+            # Most are of keys that are gone. It is made anew when it is needed.
+            self._index = None
         return stamped
 
     def _stamp_used(self, state: KeyGroupState, used: Iterable[Slot], stamped: set[Slot]) -> None:

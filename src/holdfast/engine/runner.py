@@ -102,6 +102,7 @@ class StepRunner:
         self._bag_limit = limits.max_bag_size if limits is not None and limits.diverts else None
         self.undo = Undo() if step.dead_letters or self._bag_limit is not None else None
         self.window: WindowState | None = None
+        self._nowhere = KeyGroupState(layout).nowhere()
         self._method = "process"
         self._unkeyed: list[tuple[tuple[Any, Any], int, HoldfastError]] = []
         self.collector = Collector(origins)
@@ -226,6 +227,8 @@ class StepRunner:
                 if failure is error:
                     raise
                 raise failure from error
+            finally:
+                self._unbind()
         self.metrics.outputs = len(self.collector.items)
         self.metrics.cells_expired = self.ttl_clock.expired
         if elements.slots:
@@ -324,6 +327,16 @@ class StepRunner:
             cell = self.cells[cell_place]
             index = window.expiring[cell.ttl.in_event_time]
             cell.attach_stamps(tables[stamps], partial(index.enter, window.data, cell_place))
+
+    def _unbind(self) -> None:
+        """Lets go of the state of a key group: it may be dropped or released before the next bundle comes."""
+        if self.undo is not None:
+            self.undo.begin()
+        if self.window is not None:
+            self.bind(self._nowhere)
+            self.window = None
+        if self._held is not None:
+            self.held_cell(self._nowhere)
 
     def held_cell(self, window: WindowState) -> OrderedListCell:
         assert self._held is not None

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyGroupState", "Layout", "WindowState", "undeclared"]
 
+_STALE_MIN = 100
+"""So many entries of an index that lead nowhere are not worth removing."""
+
 
 class Layout:
     """Which tables a window of the step has, in which order."""
@@ -168,10 +171,10 @@ class WindowState:
             untagged, tagged = (self.tables[self.layout.first_timer + 2 * place + i] for i in (0, 1))
             for key in untagged.values if slot is None else [slot]:
                 if key in untagged.values:
-                    yield Entry(place, self, key, ""), untagged.values[key]
+                    yield Entry(place, self.data, key, ""), untagged.values[key]
             for key in tagged.values if slot is None else [slot]:
                 for tag, time in tagged.values.get(key, {}).items():
-                    yield Entry(place, self, key, tag), time
+                    yield Entry(place, self.data, key, tag), time
 
     def time_of(self, entry: Entry) -> int | None:
         """When a timer of this window is set for, in microseconds."""
@@ -206,6 +209,10 @@ class KeyGroupState:
         data = self._window_fn.encode_window(window)
         return self.windows.get(data) or self._make(window, data)
 
+    def nowhere(self) -> WindowState:
+        """A window that is none of this state's, for cells that are between bundles."""
+        return WindowState(self.layout, None, b"", 0, self.indexes, self.expiring)
+
     def window_of(self, data: bytes) -> WindowState:
         """The same by the window's bytes."""
         return self.windows.get(data) or self._make(self._window_fn.decode_window(data), data)
@@ -217,7 +224,13 @@ class KeyGroupState:
         if not isinstance(window, GlobalWindow):
             # The global window has no end.
             heapq.heappush(self._expiries, (expiry, data))
+            if len(self._expiries) > 2 * len(self.windows) + _STALE_MIN:
+                # Most are of windows that have gone in another way, or have come more than once.
+                self._expiries = sorted(set(self._expiries).intersection(self._all_expiries()))
         return state
+
+    def _all_expiries(self) -> Iterator[tuple[int, bytes]]:
+        return ((window.expiry, data) for data, window in self.windows.items())
 
     def expiry_of(self, window: Any) -> int:
         """When the watermark ends a window: its end plus the allowed lateness."""
@@ -230,7 +243,7 @@ class KeyGroupState:
 
     def drop(self, window: WindowState) -> None:
         """Forgets a window and all that it holds."""
-        del self.windows[window.data]
+        self._remove(window.data)
         if any(table.values or table.changes for table in window.tables):
             self.dropped.append(window.data)
 
@@ -238,10 +251,17 @@ class KeyGroupState:
         """Removes all that a key has: its cells and timers in all windows."""
         for data, window in self.windows.items():
             if any(slot in table.values or slot in table.changes for table in window.tables):
+                self._unschedule(window, slot)
                 for table in window.tables:
                     table.values.pop(slot, None)
                     table.changes.pop(slot, None)
                 self.evicted.setdefault(data, []).append(slot)
+
+    def _unschedule(self, window: WindowState, slot: Slot) -> None:
+        """Nothing of a key is due in a window any more."""
+        for entry, _ in window.pending(slot):
+            self.indexes[self.layout.domains[entry.timer]].leave(entry)
+        self.indexes[TimeDomain.WATERMARK].leave(Entry(HELD, window.data, slot, ""))
 
     def age_of(self, slot: Slot, besides: Collection[bytes] = ()) -> int:
         """The age of a key, in all windows or in all others. From before there were ages, it is 0."""
@@ -267,7 +287,7 @@ class KeyGroupState:
             if self.layout.held is not None:
                 for slot, series in window.held.values.items():
                     due = series.times[0] + self._lateness
-                    self.indexes[TimeDomain.WATERMARK].enter(Entry(HELD, window, slot, ""), due)
+                    self.indexes[TimeDomain.WATERMARK].enter(Entry(HELD, window.data, slot, ""), due)
 
     def _reindex_expiring(self) -> None:
         self.expiring.update({in_event_time: ExpiryIndex() for in_event_time in (False, True)})
@@ -282,6 +302,12 @@ class KeyGroupState:
                     # From before the cell had a time to live: it begins when the sweep comes along.
                     for slot in window.tables[cell].values.keys() - stamped.keys():
                         index.enter(data, cell, slot, NEVER_TOUCHED)
+
+    def _tidy_expiring(self) -> None:
+        """Builds the indexes of expiring cells anew if most of what they hold is of cells that are gone, or there twice."""
+        cells = sum(len(window.tables[cell].values) for cell in self.layout.stamps for window in self.windows.values())
+        if sum(map(len, self.expiring.values())) > 2 * cells + _STALE_MIN:
+            self._reindex_expiring()
 
     def next_expiry(self) -> int | None:
         """The time of the next window to expire, if any."""
@@ -309,12 +335,19 @@ class KeyGroupState:
                 if table.changes:
                     table.settle()
         self._forget_empty_windows()
+        if self.layout.stamps:
+            self._tidy_expiring()
 
     def _forget_empty_windows(self) -> None:
         """A window that holds nothing is not stored, so it must not be in memory either: it would expire there alone."""
         for window in list(self.windows.values()):
             if window.is_empty() and not isinstance(window.window, GlobalWindow):
-                del self.windows[window.data]
+                self._remove(window.data)
+
+    def _remove(self, data: bytes) -> None:
+        del self.windows[data]
+        for index in self.indexes.values():
+            index.drop(data)
 
 
 def undeclared(cell: str, layout: Layout) -> StateConflict:

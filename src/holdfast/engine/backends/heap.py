@@ -17,7 +17,8 @@ from collections.abc import Iterator, Sequence
 from holdfast.engine.backends.protocol import BlobStore, Commit, Due, Limiting, Part, Schedule
 from holdfast.engine.log.chain import HEAD, SnapshotOptions, append, delta_name, missed, read_head, segment_name, whole
 from holdfast.engine.log.head import Head
-from holdfast.engine.log.sections import apply_sections, delta_sections, segments
+from holdfast.engine.log.sections import apply_sections, delta_sections, section_bytes, segments
+from holdfast.engine.memory import MemoryMeter
 from holdfast.engine.state import KeyGroupState, Layout
 from holdfast.engine.sweeping import sweep_budget
 from holdfast.engine.tables import Slot
@@ -32,7 +33,7 @@ HeapOptions = SnapshotOptions
 
 
 def memory_estimate(stored_bytes: int, entries: int) -> int:
-    """About what a copy in memory takes: each entry costs a place in a dict besides its own size."""
+    """Roughly what a copy in memory would take, for those who have none to measure."""
     return 3 * stored_bytes + _ENTRY_BYTES * entries
 
 
@@ -50,6 +51,7 @@ class HeapBackend:
         self.catch_ups = 0
         """How often only the deltas that were missed had to be read."""
         self._opened = (0, 0)
+        self._meter = MemoryMeter()
 
     def open(self, store: BlobStore) -> KeyGroupState:
         self._opened = (self.loads, self.catch_ups)
@@ -61,6 +63,7 @@ class HeapBackend:
                 self._load(store, head)
             else:
                 for blob in behind:
+                    self._meter.wrote(section_bytes(blob.sections))
                     apply_sections(self._state, blob.sections, delta_name(blob.sequence))
                 self._state.reindex()
                 if self._head.last:
@@ -91,6 +94,7 @@ class HeapBackend:
         snapshot = segments(self._state, self._options.segment_bytes_max)
         appended = append(store, self._head, sections, self._options, snapshot)
         self._state.settle()
+        self._meter.wrote(section_bytes(sections))
         self._head, self._token = appended.head, appended.head.token
         took = (time.perf_counter_ns() - began) // 1000 if appended.snapshot_bytes else 0
         return Commit(appended.delta_bytes, appended.snapshot_bytes, loads, catch_ups, took)
@@ -110,15 +114,16 @@ class HeapBackend:
         for index in self._state.indexes.values():
             index.forget()
         self._state = KeyGroupState(self._layout)
+        self._meter = MemoryMeter()
 
     @property
     def memory_bytes(self) -> int:
-        entries = sum(len(table.values) for window in self._state.windows.values() for table in window.tables)
-        return memory_estimate(self._head.snapshot_bytes + self._head.delta_bytes, entries)
+        return self._meter.estimate(self._state, self._head.snapshot_bytes + self._head.delta_bytes)
 
     def _load(self, store: BlobStore, head: Head) -> None:
         """Reads everything: the snapshot, then the deltas after it."""
         self._state = KeyGroupState(self._layout)
+        self._meter = MemoryMeter()
         for name, blob in whole(store, head):
             apply_sections(self._state, blob.sections, name)
         self._state.reindex()

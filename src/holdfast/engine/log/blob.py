@@ -23,7 +23,10 @@ Invariants
 - A delta's token is a hash over its parent's token and its own bytes. A chain of tokens therefore proves that each
   delta is whole, unaltered and in its place. The same changes to the same state give the same token.
 - The parent of a segment is the token of the state that the snapshot contains, and its own token proves its bytes.
-- Nothing is decoded before the token has been checked.
+- Nothing is decoded before the token has been checked. But a token proves no good will: whoever can write a blob can make
+  one. So a compressed body says how large it is (in the header of its Zstandard frame), which is believed only up to
+  64 MiB or a hundred times what is stored; and what is decoded from it is checked field by field.
+- What would be larger is not compressed.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ import ormsgpack
 import zstandard
 
 from holdfast.errors import CorruptState
+from holdfast.model.coders.blocks import unpack
 
 __all__ = [
     "DELTA",
@@ -63,6 +67,8 @@ TOKEN_BYTES = 16
 _COMPRESSED = 1
 _COMPRESS_BYTES_MIN = 1024
 _COMPRESS_LEVEL = 1
+_PLAIN_BYTES_MAX = 64 * 1024 * 1024
+_PLAIN_RATIO_MAX = 100
 
 _MAGIC = b"HFB1"
 _VERSION = 1
@@ -98,28 +104,23 @@ def write_blob(
     body = ormsgpack.packb([list(section) for section in sections])
     flags = 0
     if len(body) >= _COMPRESS_BYTES_MIN:
-        body = zstandard.compress(body, _COMPRESS_LEVEL)
-        flags = _COMPRESSED
+        compressed = zstandard.compress(body, _COMPRESS_LEVEL)
+        if len(body) <= _most_plain(len(compressed)):
+            body, flags = compressed, _COMPRESSED
     header = _HEADER.pack(_MAGIC, kind, _VERSION, flags, sequence, part, 1, len(body), parent)
     token = _token(header, body)
     return b"".join((header, token, body)), token
 
 
-def plain_size(blob: bytes) -> int:
+def plain_size(blob: bytes, name: str = "without a name") -> int:
     """How large a blob would be without compression: a measure of what is in it, and of the work it stands for."""
-    flags = _HEADER.unpack_from(blob)[3]
-    if not flags & _COMPRESSED:
-        return len(blob)
-    return _BODY_AT + int(zstandard.frame_content_size(blob[_BODY_AT:]))
+    flags = _header(blob, name)[3]
+    return _BODY_AT + _promised(blob[_BODY_AT:], name) if flags & _COMPRESSED else len(blob)
 
 
 def read_blob(data: bytes, name: str) -> Blob:
     """Checks and decodes a blob; `name` is how a damaged one is called in the error."""
-    if len(data) < _BODY_AT:
-        raise _corrupt(name, f"it has {len(data)} bytes, fewer than the {_BODY_AT} of a header")
-    magic, kind, version, flags, sequence, part, _, length, parent = _HEADER.unpack_from(data)
-    if magic != _MAGIC:
-        raise _corrupt(name, f"it begins with {magic!r}, not with {_MAGIC!r}")
+    _, kind, version, flags, sequence, part, _, length, parent = _header(data, name)
     if version != _VERSION:
         raise CorruptState(
             f"The blob {name!r} has format version {version}; this Holdfast reads version {_VERSION}.",
@@ -136,13 +137,57 @@ def read_blob(data: bytes, name: str) -> Blob:
     return Blob(kind, sequence, part, parent, token, _sections(body, flags, name))
 
 
+def _header(data: bytes, name: str) -> tuple[Any, ...]:
+    if len(data) < _BODY_AT:
+        raise _corrupt(name, f"it has {len(data)} bytes, fewer than the {_BODY_AT} of a header")
+    fields = _HEADER.unpack_from(data)
+    if fields[0] != _MAGIC:
+        raise _corrupt(name, f"it begins with {fields[0]!r}, not with {_MAGIC!r}")
+    return fields
+
+
 def _sections(body: bytes, flags: int, name: str) -> list[Section]:
     try:
         if flags & _COMPRESSED:
-            body = zstandard.decompress(body)
-        return [Section(*section) for section in ormsgpack.unpackb(body)]
-    except (zstandard.ZstdError, ormsgpack.MsgpackDecodeError, TypeError, ValueError) as error:
+            body = _decompressed(body, name)
+        sections = [Section(*section) for section in unpack(body)]
+    except (zstandard.ZstdError, TypeError, ValueError) as error:
         raise _corrupt(name, f"its body is not a list of sections ({error})") from None
+    for place, section in enumerate(sections):
+        if not _is_typed(section):
+            raise _corrupt(name, f"section {place} of its body has a field of another type than it should")
+    return sections
+
+
+def _is_typed(section: Section) -> bool:
+    kinds = tuple(map(type, section))
+    return kinds == (bytes, str, int, bytes, list) and set(map(type, section.columns)) <= {bytes}
+
+
+def _decompressed(body: bytes, name: str) -> bytes:
+    size = _promised(body, name)
+    if size > _most_plain(len(body)):
+        raise _corrupt(name, f"{len(body):,} bytes of it are to become {size:,}, more than any blob that was written")
+    plain = zstandard.ZstdDecompressor().decompress(body, max_output_size=size, allow_extra_data=False)
+    if len(plain) != size:
+        raise _corrupt(name, f"its body came to {len(plain)} bytes where it says {size}")
+    return bytes(plain)
+
+
+def _promised(body: bytes, name: str) -> int:
+    """How large a compressed body says it is. All that were written do."""
+    try:
+        size = int(zstandard.frame_content_size(body))
+    except zstandard.ZstdError as error:
+        raise _corrupt(name, f"its body is not compressed as its header says ({error})") from None
+    if size < 0:
+        raise _corrupt(name, "its body does not say how large it is without compression")
+    return size
+
+
+def _most_plain(stored: int) -> int:
+    """How large a compressed body of so many bytes may be without compression."""
+    return max(_PLAIN_BYTES_MAX, _PLAIN_RATIO_MAX * stored)
 
 
 def _token(header: bytes, body: bytes) -> bytes:

@@ -76,7 +76,7 @@ def append(
     """
     sequence = head.last + 1
     delta, token = write_blob(DELTA, sequence, head.token, sections)
-    delta_bytes = head.delta_bytes + plain_size(delta)
+    delta_bytes = head.delta_bytes + plain_size(delta, delta_name(sequence))
     head = replace(head, last=sequence, token=token, delta_bytes=delta_bytes)
     if options.is_due(head):
         head, written = _write_snapshot(store, head, snapshot)
@@ -98,7 +98,7 @@ def _write_snapshot(store: BlobStore, head: Head, snapshot: Iterable[list[Sectio
     for sections in snapshot:
         blob, _ = write_blob(SEGMENT, head.last, head.token, sections, part=parts)
         store.put(segment_name(head.last, parts), blob)
-        size += plain_size(blob)
+        size += plain_size(blob, segment_name(head.last, parts))
         written += len(blob)
         parts += 1
     head = replace(head, base=head.last, base_token=head.token, parts=parts, snapshot_bytes=size, delta_bytes=0)

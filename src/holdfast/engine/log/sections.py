@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from itertools import islice
 
@@ -11,9 +12,12 @@ from holdfast.engine.state import KeyGroupState, WindowState, undeclared
 from holdfast.engine.tables.base import Rows, Slot
 from holdfast.errors import CoderError, CorruptState
 
-__all__ = ["apply_sections", "delta_sections", "dropped_keys", "segments"]
+__all__ = ["apply_sections", "delta_sections", "dropped_keys", "section_bytes", "segments"]
 
 _CHUNK_KEYS = 10_000
+
+_MISFITS = (CoderError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
+"""What decoding and applying raises for sections that are not of this state."""
 
 
 def delta_sections(state: KeyGroupState) -> list[Section]:
@@ -33,12 +37,17 @@ def dropped_keys(window: bytes, slots: list[Slot]) -> Section:
     return Section(window, "", DROP_KEYS, encode_slots(slots), [])
 
 
+def section_bytes(sections: list[Section]) -> int:
+    """About how large sections are, without compression."""
+    return sum(len(section.keys) + sum(map(len, section.columns)) for section in sections)
+
+
 def segments(state: KeyGroupState, bytes_max: int) -> Iterator[list[Section]]:
     """The whole state, cut into lists of sections of about that many bytes."""
     segment: list[Section] = []
     size = 0
     for section in _all_sections(state):
-        length = len(section.keys) + sum(map(len, section.columns))
+        length = section_bytes([section])
         if segment and size + length > bytes_max:
             yield segment
             segment, size = [], 0
@@ -64,29 +73,33 @@ def _section(window: WindowState, cell: str, rows: Rows) -> Section:
 def apply_sections(state: KeyGroupState, sections: list[Section], name: str) -> None:
     """Does to a committed state what the sections of the blob `name` say."""
     for section in sections:
-        if section.operation == DROP_WINDOW:
-            state.windows.pop(section.window, None)
-            continue
-        if section.operation == NOTE:
-            continue
-        if section.operation == DROP_KEYS:
-            if section.window in state.windows:
-                state.windows[section.window].forget(decode_slots(section.keys))
-            continue
-        place = state.layout.places.get(section.cell)
-        if place is None and section.cell.startswith("~"):
-            # Of a timer, a TTL or a callback that the step no longer has.
-            continue
-        if place is None:
-            conflict = undeclared(section.cell, state.layout)
-            conflict.detail = f"It was found in the blob {name!r}."
-            raise conflict
-        table = state.window_of(section.window).tables[place]
         try:
-            table.apply(Rows(section.operation, decode_slots(section.keys), section.columns))
-        except (CoderError, KeyError, ValueError, IndexError) as error:
+            _apply(state, section, name)
+        except _MISFITS as error:
             raise CorruptState(
                 f"The stored blob {name!r} does not fit the state before it: {error}",
                 context={"cell": section.cell},
                 todo="check that the cell's kind and coder are those that wrote it",
             ) from error
+
+
+def _apply(state: KeyGroupState, section: Section, name: str) -> None:
+    if section.operation == DROP_WINDOW:
+        state.windows.pop(section.window, None)
+        return
+    if section.operation == NOTE:
+        return
+    if section.operation == DROP_KEYS:
+        if section.window in state.windows:
+            state.windows[section.window].forget(decode_slots(section.keys))
+        return
+    place = state.layout.places.get(section.cell)
+    if place is None and section.cell.startswith("~"):
+        # Of a timer, a TTL or a callback that the step no longer has.
+        return
+    if place is None:
+        conflict = undeclared(section.cell, state.layout)
+        conflict.detail = f"It was found in the blob {name!r}."
+        raise conflict
+    table = state.window_of(section.window).tables[place]
+    table.apply(Rows(section.operation, decode_slots(section.keys), section.columns))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-from holdfast.engine.tables.base import APPEND, REPLACE, Cell, Focus, Rows, Slot, Table, Undo
+from holdfast.engine.tables.base import APPEND, REPLACE, Cell, Focus, Rows, Slot, Table, Undo, collection_bytes
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.model.coders import Coder
 from holdfast.model.state import BagState, StateSpec
@@ -67,6 +67,12 @@ class BagTable(Table):
         self.values[key] = values[surplus:]
         self.changes[key] = _REPLACED
         return surplus
+
+    def items(self) -> int:
+        return sum(map(len, self.values.values()))
+
+    def containers(self) -> int:
+        return collection_bytes(list, self.values.values())
 
     def reveal(self, key: Slot) -> list[Any]:
         return [self.spec.coder.thaw(stored) for stored in self.values[key]]

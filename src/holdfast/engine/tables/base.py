@@ -14,6 +14,7 @@ Invariants
 from __future__ import annotations
 
 import abc
+import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -35,6 +36,9 @@ __all__ = [
     "Slot",
     "Table",
     "Undo",
+    "as_members",
+    "collection_bytes",
+    "freeze",
 ]
 
 Slot = Hashable
@@ -58,6 +62,10 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots
 _NO_ENTRY: Any = object()
 
 
+_COLLECTOR_BYTES = sys.getsizeof([]) - [].__sizeof__()
+"""What Python's collector of garbage keeps with each collection."""
+
+
 class Rows(NamedTuple):
     """One operation on many keys of a table: the keys, and what the operation needs as blocks of bytes."""
 
@@ -67,24 +75,39 @@ class Rows(NamedTuple):
 
 
 class Undo:
-    """The inverses of what one call changed, so that a call that raises leaves no trace."""
+    """The inverses of what one call changed, so that a call that raises leaves no trace.
 
-    __slots__ = ("_steps",)
+    An inverse takes about as long as what it takes back, and no more room, however large a collection is. Where that
+    cannot be (a place in the middle of a dict is not found again), the change itself waits until the call is over.
+    """
+
+    __slots__ = ("_steps", "_waiting")
 
     def __init__(self) -> None:
         self._steps: list[tuple[Any, ...]] = []
+        self._waiting: list[tuple[Any, ...]] = []
 
     def begin(self) -> None:
+        """What was done so far stays."""
         self._steps.clear()
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for function, *arguments in waiting:
+                function(*arguments)
 
     def add(self, function: Callable[..., Any], *arguments: Any) -> None:
         self._steps.append((function, *arguments))
+
+    def wait(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Notes what is to be done once there is no way back."""
+        self._waiting.append((function, *arguments))
 
     def restore(self, mapping: dict[Any, Any], key: Any) -> None:
         """Notes the present entry of a dict whose order does not matter, to be put back."""
         self._steps.append((_put_back, mapping, key, mapping.get(key, _NO_ENTRY)))
 
     def rollback(self) -> None:
+        self._waiting.clear()
         while self._steps:
             function, *arguments = self._steps.pop()
             function(*arguments)
@@ -141,6 +164,14 @@ class Table(abc.ABC):
     @abc.abstractmethod
     def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
         """The stored values that an entry is made of, with their coders."""
+
+    def items(self) -> int:
+        """How many stored values there are in all entries together, quickly."""
+        return len(self.values)
+
+    def containers(self) -> int:
+        """How many bytes the collections take in which these are, without what is in them; quickly."""
+        return 0
 
     def clear(self, keys: Iterable[Slot]) -> None:
         """Empties the cells of keys that have something there, with no way back."""
@@ -226,6 +257,17 @@ def freeze(coder: Coder, value: Any, cell: str) -> Any:
     except CoderError as error:
         error.within(cell=cell)
         raise
+
+
+def collection_bytes(kind: type, collections: Collection[Any]) -> int:
+    """What collections of one kind take, without what is in them."""
+    # Three times as fast as `sys.getsizeof`, which looks for this method again for each.
+    size_of: Callable[[Any], int] = kind.__sizeof__  # type: ignore[assignment]
+    try:
+        return sum(map(size_of, collections)) + _COLLECTOR_BYTES * len(collections)
+    except TypeError:
+        # One of them is a draft.
+        return sum(map(sys.getsizeof, collections))
 
 
 def as_members(coder: Coder, stored: list[Any]) -> list[Any]:

@@ -50,11 +50,14 @@ class TtlClock:
     def now(self, ttl: Ttl) -> int:
         return self.watermark if ttl.in_event_time else self.real
 
+    def count(self, by: int) -> None:
+        self.expired += by
+
 
 class _Expiring:
     """What all wrapped cells share. `enter` tells the index of a key that had no stamp before."""
 
-    def __init__(self, inner: Cell[Any], stamps: Any, ttl: Ttl, clock: TtlClock, focus: Focus) -> None:
+    def __init__(self, inner: Cell[Any], stamps: Any, ttl: Ttl, clock: TtlClock, focus: Focus, undo: Undo | None) -> None:
         self._inner = inner
         self._stamps = stamps
         self.ttl = ttl
@@ -62,6 +65,7 @@ class _Expiring:
         self._grain = ttl.grain
         self._clock = clock
         self._focus = focus
+        self._undo = undo
         self._hides = ttl.expired == "never"
         self._on_read = ttl.refresh == "read"
         self._enter: Callable[[Any, int], None] = lambda slot, time: None
@@ -84,7 +88,9 @@ class _Expiring:
         """Empties the cell of the key in focus because its time is up."""
         self._inner.clear()
         self._stamps.clear()
-        self._clock.expired += 1
+        self._clock.count(1)
+        if self._undo is not None:
+            self._undo.add(self._clock.count, -1)
 
     def clear(self) -> None:
         self._inner.clear()
@@ -149,4 +155,4 @@ def expiring_cell(spec: StateSpec, inner: Cell[Any], focus: Focus, undo: Undo | 
     """A cell that minds the TTL of its spec."""
     assert spec.ttl is not None
     wrapper = _class_for(spec.live, tuple(cell_methods(spec)))
-    return wrapper(inner, value_cell(stamp_spec(spec), focus, undo), spec.ttl, clock, focus)
+    return wrapper(inner, value_cell(stamp_spec(spec), focus, undo), spec.ttl, clock, focus, undo)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from itertools import chain
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any
 
 from holdfast.engine.tables.base import (
@@ -17,9 +17,11 @@ from holdfast.engine.tables.base import (
     Table,
     Undo,
     as_members,
+    collection_bytes,
     freeze,
 )
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
+from holdfast.engine.tables.drafts import Draft
 from holdfast.engine.tables.sets import check_hashable
 from holdfast.model.coders import Coder, Encoded
 from holdfast.model.state import MapState, MapStateSpec
@@ -27,9 +29,19 @@ from holdfast.model.state import MapState, MapStateSpec
 __all__ = ["MapCell", "MapTable"]
 
 
+# What became of the key of a map since the last commit.
+_UPDATED = 0
+"""It has another value, in its old place."""
+_NEW = 1
+"""It came, and stands behind all that were there before."""
+_REMOVED = 2
+"""It went, at least once. If it is there again, it stands behind all that were there before."""
+
+
 class MapTable(Table):
-    """`values`: key → {map key: stored}, never empty; `changes`: key → {map key: whether it was removed in between}
-    in the order in which the live dict would have new entries, or None if the whole dict is new."""
+    """`values`: key → {map key: stored}, never empty; `changes`: key → {map key: what became of it} in the order in which
+    they were first touched, or None if the whole dict is new. While a call may still be taken back, an entry from which
+    it removed something is a `Draft` instead of a dict."""
 
     __slots__ = ()
 
@@ -41,10 +53,9 @@ class MapTable(Table):
         if merged:
             gone, come = [], []
             for key in merged:
-                present = self.values.get(key, {})
                 touched = self.changes[key]
-                gone.append([name for name, removed in touched.items() if removed])
-                come.append({name: present[name] for name in touched if name in present})
+                gone.append([name for name, became in touched.items() if became == _REMOVED])
+                come.append(_come(self.values.get(key, {}), touched))
             yield Rows(MERGE, merged, [*self._key_columns(gone), *self._columns(come)])
         if replaced:
             yield Rows(REPLACE, replaced, self._columns([self.values.get(key, {}) for key in replaced]))
@@ -89,6 +100,12 @@ class MapTable(Table):
 
     def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
         return [(self.spec.key_coder, entry.keys()), (self.spec.coder, entry.values())]
+
+    def items(self) -> int:
+        return 2 * sum(map(len, self.values.values()))
+
+    def containers(self) -> int:
+        return collection_bytes(dict, self.values.values())
 
     def reveal(self, key: Slot) -> dict[Any, Any]:
         name, value = self.spec.key_coder.thaw, self.spec.coder.thaw
@@ -138,14 +155,8 @@ class MapCell(Cell[MapTable], MapState[Any, Any]):
             self._values[slot] = {name: stored}
             self._changes[slot] = None
             return
-        touched = self._touched(slot)
-        if touched is not None and name not in entries:
-            # A new entry of the dict stands last in it, so it must come last when the change is replayed.
-            removed = touched.pop(name, False)
-            touched[name] = removed
-        elif touched is not None:
-            touched.setdefault(name, False)
-        if self._undo is not None:
+        self._touch(slot, name, _UPDATED if name in entries else _NEW)
+        if self._undo is not None and type(entries) is dict:
             self._undo.restore(entries, name)
         entries[name] = stored
 
@@ -155,39 +166,53 @@ class MapCell(Cell[MapTable], MapState[Any, Any]):
         entries = self._values.get(slot)
         if entries is None or name not in entries:
             return
-        touched = self._touched(slot)
-        if touched is not None:
-            touched.pop(name, None)
-            touched[name] = True
+        self._touch(slot, name, _REMOVED)
         if self._undo is not None:
-            self._undo.add(_reset, entries, dict(entries))
-        del entries[name]
-        if not entries:
-            if self._undo is not None:
+            if len(entries) > 1:
+                entries = self._draft(slot, entries)
+            else:
                 self._undo.restore(self._values, slot)
+        if len(entries) > 1:
+            del entries[name]
+        else:
             del self._values[slot]
 
-    def _entries(self) -> dict[Any, Any]:
-        entries: dict[Any, Any] = self._values.get(self._focus.key, {})
+    def _draft(self, slot: Slot, entries: Any) -> Draft:
+        """The entry in a form from which names may go without a trace."""
+        if type(entries) is Draft:
+            return entries
+        assert self._undo is not None
+        draft = Draft(entries)
+        self._undo.restore(self._values, slot)
+        self._undo.wait(draft.finish, self._values, slot)
+        self._values[slot] = draft
+        return draft
+
+    def _entries(self) -> Mapping[Any, Any]:
+        entries: Mapping[Any, Any] = self._values.get(self._focus.key, {})
         return entries
 
     def _name(self, key: Any) -> Any:
         check_hashable(key, f"A key of the map cell {self._spec.name!r}")
         return freeze(self._key_coder, key, self._spec.name)
 
-    def _touched(self, slot: Slot) -> dict[Any, bool] | None:
-        """The record of what changed in this entry, made ready to be changed itself."""
+    def _touch(self, slot: Slot, name: Any, became: int) -> None:
         if slot not in self._changes:
             if self._undo is not None:
                 self._undo.restore(self._changes, slot)
             self._changes[slot] = {}
-        touched: dict[Any, bool] | None = self._changes[slot]
-        if self._undo is not None and touched is not None:
-            self._undo.add(_reset, touched, dict(touched))
-        return touched
+        touched = self._changes[slot]
+        if touched is None or (became != _REMOVED and name in touched):
+            return
+        if self._undo is not None:
+            self._undo.restore(touched, name)
+        touched[name] = became
 
 
-def _reset(mapping: dict[Any, Any], old: dict[Any, Any]) -> None:
-    """Makes a dict what it was, in its old order, without exchanging the object."""
-    mapping.clear()
-    mapping.update(old)
+def _come(present: Any, touched: dict[Any, int]) -> dict[Any, Any]:
+    """What is new in an entry: replayed after what is gone, it gives the entry in its order."""
+    come = {name: present[name] for name, became in touched.items() if became == _UPDATED}
+    count = sum(name in present for name, became in touched.items() if became != _UPDATED)
+    last = list(islice(reversed(present), count))
+    come.update((name, present[name]) for name in reversed(last))
+    return come

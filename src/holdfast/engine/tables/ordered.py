@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table
+from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table, collection_bytes
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.errors import CoderError, InputError
 from holdfast.model.coders import Coder, VarIntCoder
@@ -22,7 +24,7 @@ _TIMES = VarIntCoder()
 
 
 class Series:
-    """Times in ascending order and the values beside them."""
+    """Times in ascending order and the values beside them. What changes it gives what takes the change back."""
 
     __slots__ = ("times", "values")
 
@@ -30,25 +32,34 @@ class Series:
         self.times: list[int] = [] if times is None else times
         self.values: list[Any] = [] if values is None else values
 
-    def add(self, time: int, value: Any) -> None:
+    def add(self, time: int, value: Any) -> int:
+        """Gives the place where it stands now, for `take_out`."""
         position = bisect_right(self.times, time)
         self.times.insert(position, time)
         self.values.insert(position, value)
+        return position
+
+    def take_out(self, position: int) -> None:
+        del self.times[position], self.values[position]
 
     def bounds(self, minimum: int, limit: int) -> slice:
         start = bisect_left(self.times, minimum)
         return slice(start, max(start, bisect_left(self.times, limit)))
 
-    def cut(self, minimum: int, limit: int) -> None:
+    def cut(self, minimum: int, limit: int) -> tuple[int, list[int], list[Any]]:
+        """Gives what it took away and where that was, for `put_back`."""
         bounds = self.bounds(minimum, limit)
+        gone = bounds.start, self.times[bounds], self.values[bounds]
         del self.times[bounds], self.values[bounds]
+        return gone
 
-    def copy(self) -> Series:
-        return Series(self.times.copy(), self.values.copy())
+    def put_back(self, position: int, times: list[int], values: list[Any]) -> None:
+        self.times[position:position] = times
+        self.values[position:position] = values
 
-    def become(self, other: Series) -> None:
-        self.times[:] = other.times
-        self.values[:] = other.values
+
+_TIMES_OF, _VALUES = attrgetter("times"), attrgetter("values")
+_SERIES_BYTES = sys.getsizeof(Series())
 
 
 class Change:
@@ -59,16 +70,6 @@ class Change:
     def __init__(self) -> None:
         self.ranges: list[tuple[int, int]] = []
         self.added = Series()
-
-    def copy(self) -> Change:
-        copied = Change()
-        copied.ranges = self.ranges.copy()
-        copied.added = self.added.copy()
-        return copied
-
-    def become(self, other: Change) -> None:
-        self.ranges = other.ranges
-        self.added = other.added
 
 
 class OrderedListTable(Table):
@@ -128,6 +129,14 @@ class OrderedListTable(Table):
     def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
         return [(_TIMES, entry.times), (self.spec.coder, entry.values)]
 
+    def items(self) -> int:
+        return 2 * sum(map(len, map(_VALUES, self.values.values())))
+
+    def containers(self) -> int:
+        series = self.values.values()
+        lists = (list(map(part, series)) for part in (_TIMES_OF, _VALUES))
+        return sum(collection_bytes(list, some) for some in lists) + _SERIES_BYTES * len(series)
+
     def reveal(self, key: Slot) -> list[tuple[Timestamp, Any]]:
         series = self.values[key]
         return [(Timestamp(micros=t), self.spec.coder.thaw(v)) for t, v in zip(series.times, series.values, strict=True)]
@@ -172,11 +181,10 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
             self._values[key] = Series([time], [stored])
             self._changes[key] = None
             return
-        self._save(key, series)
         change = self._change(key)
         if change is not None:
-            change.added.add(time, stored)
-        series.add(time, stored)
+            self._add(change.added, time, stored)
+        self._add(series, time, stored)
 
     def clear_range(self, min_timestamp: Any, limit_timestamp: Any) -> None:
         key = self._focus.key
@@ -184,15 +192,17 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
         minimum, limit = self._micros(min_timestamp), self._micros(limit_timestamp)
         if series is None or series.bounds(minimum, limit).start == series.bounds(minimum, limit).stop:
             return
-        self._save(key, series)
         change = self._change(key)
         if change is not None:
             change.ranges.append((minimum, limit))
-            change.added.cut(minimum, limit)
-        series.cut(minimum, limit)
+            if self._undo is not None:
+                self._undo.add(change.ranges.pop)
+            self._cut(change.added, minimum, limit)
+        self._cut(series, minimum, limit)
         if not series.times:
             if self._undo is not None:
                 self._undo.restore(self._values, key)
+                self._undo.restore(self._changes, key)
             del self._values[key]
             self._changes[key] = None
 
@@ -206,21 +216,24 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
     def _micros(self, time: Any) -> int:
         return Timestamp.of(time).micros
 
+    def _add(self, series: Series, time: int, stored: Any) -> None:
+        position = series.add(time, stored)
+        if self._undo is not None:
+            self._undo.add(series.take_out, position)
+
+    def _cut(self, series: Series, minimum: int, limit: int) -> None:
+        gone = series.cut(minimum, limit)
+        if self._undo is not None:
+            self._undo.add(series.put_back, *gone)
+
     def _change(self, key: Slot) -> Change | None:
+        """The record of what changed in this entry, made if there is none yet."""
         if key not in self._changes:
+            if self._undo is not None:
+                self._undo.restore(self._changes, key)
             self._changes[key] = Change()
         change: Change | None = self._changes[key]
         return change
-
-    def _save(self, key: Slot, series: Series) -> None:
-        """Remembers the entry and its change as they are, for a call that may have to be taken back."""
-        if self._undo is None:
-            return
-        self._undo.add(series.become, series.copy())
-        change = self._changes.get(key)
-        if change is not None:
-            self._undo.add(change.become, change.copy())
-        self._undo.restore(self._changes, key)
 
 
 def _encode_times(times: list[int]) -> bytes:

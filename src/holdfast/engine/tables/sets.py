@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table, as_members
+from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table, as_members, collection_bytes
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.errors import InputError
 from holdfast.model.coders import Coder, Encoded
@@ -72,6 +72,12 @@ class SetTable(Table):
 
     def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
         return [(self.spec.coder, entry)]
+
+    def items(self) -> int:
+        return sum(map(len, self.values.values()))
+
+    def containers(self) -> int:
+        return collection_bytes(set, self.values.values())
 
     def reveal(self, key: Slot) -> set[Any]:
         return {self.spec.coder.thaw(stored) for stored in self.values[key]}
