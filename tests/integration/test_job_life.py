@@ -266,3 +266,26 @@ def test_missing_state_is_told_by_its_name(make, tmp_path, source):
     with pytest.raises(hf.JobFailed, match="CANNOT_LOAD_STATE_STORE") as caught:
         make(sink, trigger="available now").run()
     assert "holdfast checkpoint verify" in caught.value.todo
+
+
+def test_what_a_sink_refuses_comes_whole(make, tmp_path):
+    class Full(hf.sinks.Sink):
+        def write_batch(self, rows, info):
+            raise hf.SinkError("The table is full.", detail="9 of 9 rows", todo="make room")
+
+    with pytest.raises(hf.SinkError, match="The table is full") as caught:
+        make(Full(), trigger="available now").run()
+    assert (caught.value.detail, caught.value.todo) == ("9 of 9 rows", "make room")
+    assert caught.value.context == {"micro_batch": 0, "job": "life"}
+
+
+def test_a_sink_may_refuse_before_anything_is_processed(make, tmp_path):
+    class Elsewhere(hf.sinks.Collect):
+        def open(self, spark, schema, query_id):
+            assert schema.simpleString() == "struct<k:string,n:int>"
+            assert query_id is None
+            raise hf.SinkError("The database is elsewhere.")
+
+    with pytest.raises(hf.SinkError, match="elsewhere"):
+        make(Elsewhere(), trigger="available now").run()
+    assert not (tmp_path / "checkpoint" / "offsets").exists()

@@ -79,6 +79,7 @@ class Job:
         self._progress = Progress(name, enabled=progress)
         self._presence: Presence | None = None
         self._query: StreamingQuery | None = None
+        self._handler: _Handler | None = None
         self._life = Life(name)
         self._stop_turn = threading.Lock()
         self._worker_failures = _Streak()
@@ -236,7 +237,7 @@ class Job:
         self._open_sinks(spark, checkpoint)
         writer = frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
         writer = self._triggered(writer.outputMode("append"))
-        handler = _Handler(self._life, presence, checkpoint, sinks, self._batches_max())
+        self._handler = handler = _Handler(self._life, presence, checkpoint, sinks, self._batches_max())
         with self._settings(spark, checkpoint, steps), rebuilding(spark):
             query: StreamingQuery = writer.foreachBatch(handler).start()
         handler.query_id.set(str(query.id))
@@ -353,6 +354,8 @@ class Job:
         if error is None or self._life.held_back or (self._life.asked and is_worker_trouble(error)):
             # Left for the next start; or a worker that went down with the stop, as with Ctrl-C at a terminal.
             return
+        if self._handler is not None and self._handler.failure is not None:
+            raise self._handler.failure.within(job=self.name)
         raise query_failure(error, self.checkpoint, self.name) from error
 
     @contextlib.contextmanager
@@ -463,12 +466,18 @@ class _Handler:
         self._sinks = sinks
         self._batches_max = batches_max
         self.query_id = _Given()
+        self.failure: HoldfastError | None = None
+        """What a sink raised: of what passes through Spark only the text is left."""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        with self._life.micro_batch(batch_id):
-            self._presence.confirm()
-            plan = plan_of(batch.sparkSession, self._checkpoint, batch_id)
-            self._write_all(batch, BatchInfo(self.query_id.get(), batch_id, plan))
+        try:
+            with self._life.micro_batch(batch_id):
+                self._presence.confirm()
+                plan = plan_of(batch.sparkSession, self._checkpoint, batch_id)
+                self._write_all(batch, BatchInfo(self.query_id.get(), batch_id, plan))
+        except HoldfastError as error:
+            self.failure = error.within(micro_batch=batch_id)
+            raise
         if self._batches_max is not None and self._life.done_since_begin >= self._batches_max:
             self._life.ask(Stop.AFTER_BATCH)
 
