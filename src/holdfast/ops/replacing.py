@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from holdfast.errors import CorruptState
 from holdfast.ops.layout import Checkpoint
 from holdfast.ops.pieces import whole_pieces
 from holdfast.ops.placing import building
@@ -29,11 +28,6 @@ def replacing_state(checkpoint: Checkpoint) -> Iterator[tuple[Checkpoint, int]]:
     """A copy of the checkpoint after its last committed micro-batch, to be changed, and the number of that. The state and
     the manifest of the copy become the checkpoint's own when all went well. The lock is the caller's to hold."""
     files, batch = checkpoint.files, checkpoint.check_batch(None)
-    if batch != checkpoint.committed()[-1]:
-        raise CorruptState(
-            f"The state after the last micro-batch of {checkpoint.path!r} is not whole.",
-            todo=f"see what is: holdfast checkpoint verify {checkpoint.path}",
-        )
     with building(files, join(checkpoint.path, _NEW)) as work:
         for piece in whole_pieces(checkpoint, batch):
             copy_file(files, piece.path, files, join(work, piece.name))

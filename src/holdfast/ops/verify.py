@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from holdfast.errors import CheckpointError, CorruptState
 from holdfast.ops.blob_check import BlobCheck, check_blobs
 from holdfast.ops.damage import damage
+from holdfast.ops.false_commits import false_commits, why_false
 from holdfast.ops.layout import Checkpoint
 from holdfast.ops.pieces import PieceFinder
 from holdfast.spark.files import files_of, join, normalised
@@ -85,8 +86,10 @@ def verify_checkpoint(
     finder = _finder(checkpoint, found)
     if finder is None:
         return found
-    _check_logs(checkpoint, found)
-    _check_schemas(checkpoint, finder, found)
+    _check_logs(checkpoint, finder, found)
+    _check_place(checkpoint, finder, found)
+    false = _check_commits(checkpoint, found)
+    committed = [number for number in committed if number not in false]
     candidates = list(_whole_batches(checkpoint, finder, committed, found))
     if spark is not None:
         candidates = _with_whole_blobs(spark, checkpoint, candidates, deep, found)
@@ -143,15 +146,18 @@ def _finder(checkpoint: Checkpoint, found: Verification) -> PieceFinder | None:
     return None
 
 
-def _check_logs(checkpoint: Checkpoint, found: Verification) -> None:
-    # In this order: a running job plans before it commits.
-    committed, planned = checkpoint.numbers("commits"), checkpoint.planned()
+def _check_logs(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
+    # In this order: a running job plans before it commits, and commits before it plans the next.
+    before, planned, committed = checkpoint.numbers("commits"), checkpoint.planned(), checkpoint.numbers("commits")
     for log, numbers in (("offsets", planned), ("commits", committed)):
         for number in _gaps(numbers):
             found.add(join(checkpoint.path, log, str(number)), "it is missing, between others")
-    for number in committed:
-        if planned and number >= planned[0] and number not in planned:
+    for number in before:
+        if number not in planned and number >= (planned or before)[0]:
             found.add(join(checkpoint.path, "offsets", str(number)), "it is missing, and the micro-batch is committed")
+    for number in planned[:-1]:
+        if number not in committed:
+            found.add(join(checkpoint.path, "commits", str(number)), "it is missing, and the next micro-batch is planned")
     if not committed:
         found.notes.append("nothing has been committed yet.")
     open_batches = [number for number in planned if not committed or number > committed[-1]]
@@ -162,21 +168,32 @@ def _check_logs(checkpoint: Checkpoint, found: Verification) -> None:
             )
         else:
             found.notes.append(f"micro-batch {number} is planned and not committed: the next start of the job does it.")
+        with contextlib.suppress(CorruptState):
+            for path in finder.missing_sources(number):
+                found.add(path, f"it is missing, and the plan of micro-batch {number} needs it")
 
 
-def _check_schemas(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
+def _check_place(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
     """The metadata of operators names the files of their schemas by whole paths."""
-    moved = False
     for operator in finder.operators:
-        folder = join(operator.path, "_stateSchema")
+        folder = normalised(join(operator.path, "_stateSchema"))
         for content in checkpoint.operator_metadata(operator.number).values():
             for path in (path for store in content["stateStoreInfo"] for path in store.get("stateSchemaFilePaths", ())):
-                below = path.rpartition("/_stateSchema/")[2]
-                moved |= normalised(path) != normalised(join(folder, below))
-                if checkpoint.files.info(join(folder, below)) is None:
-                    found.add(join(folder, below), "it is missing, and the state cannot be read without it")
-    if moved:
-        found.notes.append("it was copied or moved from elsewhere by hand: restore a savepoint instead, which can be moved.")
+                if not normalised(path).startswith(f"{folder}/"):
+                    found.notes.append(
+                        "it was copied or moved from elsewhere by hand: restore a savepoint instead, which can be moved."
+                    )
+                    return
+
+
+def _check_commits(checkpoint: Checkpoint, found: Verification) -> list[int]:
+    """The commits of micro-batches that nobody has processed."""
+    false = false_commits(checkpoint)
+    for number in false:
+        found.add(join(checkpoint.path, "commits", str(number)), f"it is false: {why_false(number)}")
+    if false:
+        found.notes.append(f"take back what is false: holdfast checkpoint repair {checkpoint.path}")
+    return false
 
 
 def _gaps(numbers: list[int]) -> list[int]:
@@ -203,13 +220,22 @@ def _whole_batches(checkpoint: Checkpoint, finder: PieceFinder, committed: list[
         wrong = {path for path, size in pieces.sizes.items() if sizes.get(path, size) != size}
         for path in sorted(wrong):
             found.add(path, f"it has {sizes[path]} bytes where its snapshot says {pieces.sizes[path]}")
-        state = [path for path in pieces.missing if path.startswith(join(checkpoint.path, "state"))]
+        gone = [path for path in pieces.missing if _is_needed(checkpoint, path)]
         if oldest is None or batch >= oldest:
-            for path in state:
-                found.add(path, f"it is missing, and the state after micro-batch {batch} needs it")
+            for path in gone:
+                found.add(path, f"it is missing, and {_use(checkpoint, path)} micro-batch {batch} needs it")
         # Of the oldest one, Spark has removed what it began from; its state is whole all the same.
-        if not state and not wrong and not bad & {*sizes, *pieces.missing}:
+        if not gone and not wrong and not bad & {*sizes, *pieces.missing}:
             yield batch
+
+
+def _is_needed(checkpoint: Checkpoint, path: str) -> bool:
+    """Whether it is of state or sources. What the logs lack has been told."""
+    return path.startswith((join(checkpoint.path, "state"), join(checkpoint.path, "sources")))
+
+
+def _use(checkpoint: Checkpoint, path: str) -> str:
+    return "the state after" if path.startswith(join(checkpoint.path, "state")) else "whoever goes on after"
 
 
 def _oldest_readable(checkpoint: Checkpoint, finder: PieceFinder, committed: list[int]) -> int | None:
@@ -217,7 +243,7 @@ def _oldest_readable(checkpoint: Checkpoint, finder: PieceFinder, committed: lis
     for batch in committed:
         with contextlib.suppress(CorruptState):
             missing = finder.pieces(batch).missing
-            if not any(path.startswith(join(checkpoint.path, "state")) for path in missing):
+            if not any(_is_needed(checkpoint, path) for path in missing):
                 return batch
     return None
 
