@@ -29,13 +29,23 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import CheckpointError, CorruptState
 from holdfast.spark.files import FileInfo, Files, files_of, join
+from holdfast.spark.placement import is_a_step
+from holdfast.spark.replacement import interrupted
 
-__all__ = ["SHUFFLE_PARTITIONS", "Checkpoint", "Offsets", "Operator", "Partition", "open_checkpoint", "spans"]
+__all__ = [
+    "SHUFFLE_PARTITIONS",
+    "Checkpoint",
+    "Offsets",
+    "Operator",
+    "Partition",
+    "find_checkpoint",
+    "open_checkpoint",
+    "spans",
+]
 
 _LOG_VERSION = "v1"
 _METADATA_VERSION = "v2"
 _MANIFEST_VERSION = 1
-_OPERATOR_NAMES = ("transformWithStateInPySparkExec", "transformWithStateInPandasExec")
 _STATE_FILE = re.compile(r"(\d+)\.(zip|changelog)")
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _UNKNOWN = "?"
@@ -126,8 +136,7 @@ class Operator:
     @property
     def is_a_step(self) -> bool:
         """Whether this is one of Holdfast's, by what it keeps."""
-        names = [variable.get("stateName") for variable in self.properties.get("stateVariables", ())]
-        return self.name in _OPERATOR_NAMES and "blobs" in names
+        return is_a_step(self.name, self.properties)
 
 
 class Checkpoint:
@@ -221,10 +230,16 @@ class Checkpoint:
         numbers = {operator.number for operator in operators}
         gone = [join(folder, str(number)) for number in range(max(numbers, default=0)) if number not in numbers]
         gone += [join(operator.path, "_metadata") for operator in operators if not operator.is_described]
-        wanted = len(self.manifest.get("steps", {})) - sum(operator.is_a_step for operator in operators) - len(gone)
+        wanted = self._step_count() - sum(operator.is_a_step for operator in operators) - len(gone)
         if wanted > 0 and not numbers:
             return [folder]
         return gone + [join(folder, str(max(numbers) + more)) for more in range(1, wanted + 1)]
+
+    def _step_count(self) -> int:
+        with contextlib.suppress(CorruptState):
+            return len(self.manifest.get("steps", {}))
+        # Whoever opens the checkpoint is told that the manifest is damaged.
+        return 0
 
     def check_batch(self, batch: int | None) -> int:
         """A micro-batch whose state can be read: the one that is asked for, or the last that is committed.
@@ -387,7 +402,22 @@ class Checkpoint:
 
 
 def open_checkpoint(spark: SparkSession | None, path: str) -> Checkpoint:
-    """The checkpoint at a path. Raises CheckpointError if there is none, or none of a known version."""
+    """The checkpoint at a path. Raises CheckpointError if there is none, none of a known version, or one whose state an
+    operation has moved that was not finished."""
+    checkpoint = find_checkpoint(spark, path)
+    unfinished = interrupted(checkpoint.files, checkpoint.path)
+    if unfinished is not None:
+        raise CheckpointError(
+            f"{unfinished[0].upper()}{unfinished[1:]}.",
+            detail=f"The checkpoint is {checkpoint.path!r}.",
+            todo=f"finish it or take it back: holdfast checkpoint repair {checkpoint.path}; a start of the job does so, too",
+        )
+    return checkpoint
+
+
+def find_checkpoint(spark: SparkSession | None, path: str) -> Checkpoint:
+    """The checkpoint at a path, for who finishes what was interrupted. Raises CheckpointError if there is none, or none of a
+    known version."""
     files = files_of(spark, path)
     path = path.rstrip("/")
     if files.info(path) is None:

@@ -32,7 +32,8 @@ from holdfast.ops.savepoint_file import (
 )
 from holdfast.ops.verify import Problem
 from holdfast.spark.files import FileInfo, Files, copy_file, files_of, join
-from holdfast.spark.job_manifest import MANIFEST_FILE
+from holdfast.spark.placement import misplaced
+from holdfast.spark.replacement import MANIFEST_FILE
 
 __all__ = ["create_savepoint", "list_savepoints", "verify_savepoint"]
 
@@ -89,6 +90,7 @@ def _created(
         if number in source.retained():
             raise
         raise _Vanished(f"a file of micro-batch {number}") from None
+    _check_places(source)
     if planned is not None:
         pieces.append(planned)
     target = files_of(spark, destination)
@@ -100,6 +102,16 @@ def _created(
         savepoint = _described(source, number, planned is not None, copied)
         write_savepoint(target, work, savepoint)
     return replace(savepoint, path=destination.rstrip("/"))
+
+
+def _check_places(source: Checkpoint) -> None:
+    problems = [problem for operator in source.operators() for problem in misplaced(source.files, operator.path)]
+    if problems:
+        raise CorruptState(
+            f"State in {source.path!r} is not in its place.",
+            detail="\n".join(f"- {path}: {what}" for path, what in problems),
+            todo="put the partitions where they were, or restore a savepoint",
+        )
 
 
 def _planned(source: Checkpoint, batch: int) -> FileInfo | None:
@@ -220,3 +232,6 @@ def _lacking(files: Files, savepoint: Savepoint) -> Iterator[Problem]:
         return
     for path in missing:
         yield Problem(path, "it is missing, and was not there when the savepoint was taken")
+    for operator in copy.operators():
+        for path, what in misplaced(files, operator.path):
+            yield Problem(path, what)

@@ -2,8 +2,9 @@
 
 Two levels. Of files: the checksums that they carry and their form, that nothing is missing between them, and that they are
 as large as what refers to them says. Of blobs: the log of each key group is read from end to end, as Spark gives it; its
-tokens prove that every delta is whole, unaltered and in its place. This is done for the last micro-batch whose files are
-whole, or for all that are retained.
+tokens prove that every delta is whole, unaltered and in its place, and it must be where Spark's hash puts it, there once.
+This is done for the last micro-batch whose files are whole; or for all that are retained, and then every key must also be in
+the key group that it belongs to.
 
 A micro-batch that is planned and not committed is normal: a job that was stopped or killed leaves it, and the next start
 does it. A commit that is there but empty or cut short is not.
@@ -18,12 +19,15 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from holdfast.errors import CheckpointError, CorruptState
-from holdfast.ops.blob_check import BlobCheck, check_blobs
+from holdfast.ops.blob_check import BlobCheck, check_blobs, step_problems
 from holdfast.ops.damage import damage
 from holdfast.ops.false_commits import false_commits, why_false
+from holdfast.ops.key_check import misplaced_keys
 from holdfast.ops.layout import Checkpoint
 from holdfast.ops.pieces import PieceFinder
 from holdfast.spark.files import files_of, join, normalised
+from holdfast.spark.placement import misplaced
+from holdfast.spark.replacement import MANIFEST_FILE, NEW_STATE, OLD_STATE, interrupted, left_over
 
 __all__ = ["Problem", "Verification", "checkpoint_to_verify", "verify_checkpoint"]
 
@@ -80,6 +84,7 @@ def verify_checkpoint(
     """
     checkpoint = checkpoint_to_verify(spark, path)
     found = Verification(checkpoint.path)
+    _check_operations(checkpoint, found)
     _check_files(checkpoint, found, report)
     # What a running job commits after this has files that have not been seen.
     committed = checkpoint.committed()
@@ -88,6 +93,8 @@ def verify_checkpoint(
         return found
     _check_logs(checkpoint, finder, found)
     _check_place(checkpoint, finder, found)
+    _check_manifest(checkpoint, finder, found)
+    _check_partitions(checkpoint, finder, found)
     false = _check_commits(checkpoint, found)
     committed = [number for number in committed if number not in false]
     candidates = list(_whole_batches(checkpoint, finder, committed, found))
@@ -114,6 +121,16 @@ def checkpoint_to_verify(spark: SparkSession | None, path: str) -> Checkpoint:
     return checkpoint
 
 
+def _check_operations(checkpoint: Checkpoint, found: Verification) -> None:
+    """What an operation on the checkpoint has left that was killed."""
+    files, path = checkpoint.files, checkpoint.path
+    unfinished, left = interrupted(files, path), left_over(files, path)
+    if unfinished is not None:
+        found.add(join(path, OLD_STATE), f"{unfinished}; finish it or take it back: holdfast checkpoint repair {path}")
+    elif left is not None:
+        found.notes.append(f"{left}, or is at work: holdfast checkpoint repair {path} removes it, if nobody has the lock.")
+
+
 def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) -> None:
     files = [file for file in checkpoint.files.walk(checkpoint.path) if _counts(file.name)]
     for done, file in enumerate(files):
@@ -133,8 +150,8 @@ def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) ->
 
 
 def _counts(name: str) -> bool:
-    """Not what a writer has not finished, nor the lock."""
-    return not name.rpartition("/")[2].startswith(".") and not name.startswith("holdfast/lock.json")
+    """Not what a writer has not finished, nor the lock, nor what an operation works on."""
+    return not name.rpartition("/")[2].startswith(".") and not name.startswith(("holdfast/lock.json", OLD_STATE, NEW_STATE))
 
 
 def _finder(checkpoint: Checkpoint, found: Verification) -> PieceFinder | None:
@@ -186,6 +203,19 @@ def _check_place(checkpoint: Checkpoint, finder: PieceFinder, found: Verificatio
                     return
 
 
+def _check_manifest(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
+    there = checkpoint.files.info(join(checkpoint.path, MANIFEST_FILE)) is not None
+    if not there and any(operator.is_a_step for operator in finder.operators):
+        found.notes.append("it has steps and no manifest: its query was not started by hf.Job, or the manifest is gone.")
+
+
+def _check_partitions(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
+    """Whether each partition of a step has its own key groups."""
+    for operator in finder.operators:
+        for path, what in misplaced(checkpoint.files, operator.path):
+            found.add(path, what)
+
+
 def _check_commits(checkpoint: Checkpoint, found: Verification) -> list[int]:
     """The commits of micro-batches that nobody has processed."""
     false = false_commits(checkpoint)
@@ -225,8 +255,13 @@ def _whole_batches(checkpoint: Checkpoint, finder: PieceFinder, committed: list[
             for path in gone:
                 found.add(path, f"it is missing, and {_use(checkpoint, path)} micro-batch {batch} needs it")
         # Of the oldest one, Spark has removed what it began from; its state is whole all the same.
-        if not gone and not wrong and not bad & {*sizes, *pieces.missing}:
+        if not gone and not wrong and not _touches(bad, [*sizes, *pieces.missing]):
             yield batch
+
+
+def _touches(bad: set[str], paths: list[str]) -> bool:
+    """Whether one of these files is among what is bad, or in a directory that is."""
+    return any(path in bad or path.rpartition("/")[0] in bad for path in paths)
 
 
 def _is_needed(checkpoint: Checkpoint, path: str) -> bool:
@@ -256,11 +291,13 @@ def _with_whole_blobs(
     waiting = list(batches)
     while waiting:
         batch = waiting.pop(0)
-        checks = [
-            check_blobs(spark, checkpoint, operator, batch) for operator in checkpoint.operators() if operator.is_a_step
-        ]
+        steps = [operator for operator in checkpoint.operators() if operator.is_a_step]
+        checks = [check_blobs(spark, checkpoint, operator, batch) for operator in steps]
         _count(found, checks)
         problems = [problem for check in checks for problem in check.problems]
+        problems += step_problems(checkpoint, {step.path: check.steps for step, check in zip(steps, checks, strict=True)})
+        if deep and not problems:
+            problems += misplaced_keys(spark, checkpoint, batch)
         for path, what in problems:
             found.add(path, what)
         if not problems:
