@@ -1,4 +1,4 @@
-"""`holdfast checkpoint repair`: a commit of a micro-batch that nobody processed is named, and taken back; a true one never."""
+"""`holdfast checkpoint repair`: a commit of a micro-batch that nobody processed is taken back, and a true one never."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator
 
 from holdfast.spark.changelogs import key_label
@@ -25,6 +26,18 @@ _TEXTS = {1, 201}
 _NUMBERS = {2: 1, 3: 1, 4: 1, 6: 2, 9: 1, 10: 1, 200: 1, 203: 1, 300: 1, 202: 0}
 """How many numbers the others have."""
 _SKIPPED = 8192
+_UNKNOWN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""What reading something else, or something damaged, fails with; RuntimeError: it says that it is encrypted."""
 
 
 def table_labels(snapshot: bytes) -> set[int]:
@@ -35,7 +48,7 @@ def table_labels(snapshot: bytes) -> set[int]:
             tables = {int(file["localFileName"].partition(".")[0]) for file in content.get("sstFiles", ())}
             (log,) = (archive.read(name) for name in archive.namelist() if name.startswith("MANIFEST-"))
         found = [key_label(key) for number, ends in _added(log) if number in tables for key in ends]
-    except (zipfile.BadZipFile, LookupError, ValueError, TypeError, AttributeError, NotImplementedError):
+    except _UNKNOWN:
         return set()
     return {label for label in found if label is not None}
 
