@@ -9,6 +9,7 @@ import sys
 
 from holdfast.cli import (  # noqa: F401 - each adds its command
     advise,
+    checkpoint_repair,
     checkpoint_show,
     checkpoint_verify,
     doctor,

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli.groups import app
 from holdfast.cli.output import AsJson, console, give, quiet_spark, working
-from holdfast.ops.layout import open_checkpoint
+from holdfast.ops.layout import find_checkpoint
 from holdfast.ops.rescale import Rescaled, rescale
 from holdfast.spark.files import is_local
 
@@ -28,7 +28,7 @@ def rescale_command(
         raise typer.BadParameter("give --partitions, --key-groups, or both")
     if is_local(path):
         # What is not there is told before Spark has been started.
-        open_checkpoint(None, path)
+        find_checkpoint(None, path)
     with quiet_spark() as spark, working("Rescaling"):
         done = rescale(spark, path, partitions=partitions, key_groups=key_groups)
     give(asdict(done), as_json, lambda: _show(done))

@@ -149,6 +149,8 @@ def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evoluti
 
 
 def _step_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    if old.get("name") != new.get("name"):
+        yield f"it is the state of the step {old.get('name')!r}; give steps their old names, and keep them in their order."
     if old["key"] != new["key"]:
         yield f"the key was {_columns(old['key'])} and is {_columns(new['key'])} now."
     if old["backend"] != new["backend"] and not {old["backend"], new["backend"]} <= LOG_BACKENDS:

@@ -11,6 +11,7 @@ from holdfast.ops.export import Export, export_state
 from holdfast.ops.importing import Imported, import_state
 from holdfast.ops.layout import Checkpoint, open_checkpoint
 from holdfast.ops.overview import Overview, overview
+from holdfast.ops.repair import Repair, plan_repair, repair_checkpoint
 from holdfast.ops.rescale import Rescaled, rescale
 from holdfast.ops.restore import Restored, restore_savepoint
 from holdfast.ops.savepoint import create_savepoint, list_savepoints, verify_savepoint
@@ -30,6 +31,7 @@ __all__ = [
     "Goals",
     "Imported",
     "Overview",
+    "Repair",
     "Rescaled",
     "Restored",
     "ShownCell",
@@ -44,7 +46,9 @@ __all__ = [
     "list_savepoints",
     "open_checkpoint",
     "overview",
+    "plan_repair",
     "read_state",
+    "repair_checkpoint",
     "rescale",
     "restore_savepoint",
     "show_state",

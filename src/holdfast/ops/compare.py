@@ -263,7 +263,7 @@ def _versions(
     read whole again.
     """
     operator = next(found for found in place.operators() if found.number == ref.operator)
-    retained = place.retained()
+    retained = place.check_history()
     logged = {b for b in retained if all(b + 1 in p.changelogs for p in operator.partitions) and b - 1 in retained}
     for run in _runs(retained, logged):
         groups = _whole(spark, place, ref, wanted, run[0])

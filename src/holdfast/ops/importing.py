@@ -25,17 +25,18 @@ from holdfast.errors import CheckpointError, HoldfastError, InputError
 from holdfast.ops.cell_rows import CellReader, cell_rows, cell_schema
 from holdfast.ops.export import Export, exported_rows, read_export
 from holdfast.ops.keys import key_text
-from holdfast.ops.layout import Checkpoint, Operator, open_checkpoint
+from holdfast.ops.layout import Checkpoint, Operator, find_checkpoint, open_checkpoint
 from holdfast.ops.merging import CONFLICTS, merged
 from holdfast.ops.packing import LogFacts, key_columns, labelled, log_facts, new_groups
 from holdfast.ops.placing import building
 from holdfast.ops.reading import StepRef, blobs_frame, choose_step, our_errors, record_batches, rows_of, steps_of
 from holdfast.ops.regroup import seed_step, write_manifest
-from holdfast.ops.replacing import finish_replacing, replacing_state
+from holdfast.ops.replacing import replacing_state
 from holdfast.ops.restore import place_schemas
 from holdfast.spark.arrow_types import arrow_schema, to_python
 from holdfast.spark.files import copy_file, files_of, join
 from holdfast.spark.lock import holding
+from holdfast.spark.replacement import finish_replacing
 from holdfast.spark.transport import carried
 
 __all__ = ["Imported", "import_state"]
@@ -232,9 +233,9 @@ def _anew(
 def _into(
     spark: SparkSession, export: Export, checked: Mapping[str, DataFrame], checkpoint: str, on_conflict: str, report: Report
 ) -> int:
-    open_checkpoint(spark, checkpoint)
+    place = find_checkpoint(spark, checkpoint)
     with holding(spark, checkpoint, "holdfast state import"):
-        finish_replacing(open_checkpoint(spark, checkpoint))
+        finish_replacing(place.files, place.path)
         with replacing_state(open_checkpoint(spark, checkpoint)) as (made, batch):
             present = {step.name: step for step in steps_of(spark, made, batch)}
             operators = {operator.number: operator for operator in made.operators()}

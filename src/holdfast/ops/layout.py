@@ -29,15 +29,27 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import CheckpointError, CorruptState
 from holdfast.spark.files import FileInfo, Files, files_of, join
+from holdfast.spark.placement import is_a_step
+from holdfast.spark.replacement import interrupted
 
-__all__ = ["SHUFFLE_PARTITIONS", "Checkpoint", "Offsets", "Operator", "Partition", "open_checkpoint", "spans"]
+__all__ = [
+    "SHUFFLE_PARTITIONS",
+    "Checkpoint",
+    "Offsets",
+    "Operator",
+    "Partition",
+    "find_checkpoint",
+    "open_checkpoint",
+    "spans",
+]
 
 _LOG_VERSION = "v1"
 _METADATA_VERSION = "v2"
 _MANIFEST_VERSION = 1
-_OPERATOR_NAMES = ("transformWithStateInPySparkExec", "transformWithStateInPandasExec")
 _STATE_FILE = re.compile(r"(\d+)\.(zip|changelog)")
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_UNKNOWN = "?"
+_TRIES = 5
 _FOREIGN = "use the version of Spark and Holdfast that wrote it"
 
 
@@ -67,12 +79,30 @@ class Partition:
 
     def chain(self, version: int) -> list[FileInfo] | None:
         """The snapshot and changelogs by which a version is read; None if it cannot be read any more."""
-        base = max((v for v in self.snapshots if v <= version), default=0)
+        base = self.base(version)
         steps = [self.changelogs.get(v) for v in range(base + 1, version + 1)]
         if None in steps:
             return None
         start = [self.snapshots[base]] if base else []
         return start + [step for step in steps if step is not None]
+
+    def base(self, version: int) -> int:
+        """The snapshot from which a version is read; 0 if from the beginning."""
+        return max((v for v in self.snapshots if v <= version), default=0)
+
+    def missing(self, version: int) -> list[str]:
+        """The paths of what is not there, and by which a version would be read."""
+        base = self.base(version)
+        gone = [v for v in range(base + 1, version + 1) if v not in self.changelogs]
+        # Changelogs that begin late go on from a snapshot: of all that could be before them, that must have been there.
+        late = 0 if base else min((v for v in self.changelogs if v <= version), default=version + 1) - 1
+        begun = [f"{late}.zip"] if late > 1 else [f"{v}.changelog" for v in gone if v <= late]
+        return [join(self.path, name) for name in (*begun, *(f"{v}.changelog" for v in gone if v > late))]
+
+    @property
+    def newest(self) -> int:
+        """The highest version that there is a file of; 0 if there is none."""
+        return max((*self.snapshots, *self.changelogs), default=0)
 
     @property
     def size(self) -> int:
@@ -99,10 +129,14 @@ class Operator:
         return self.counts[max(known)] if known else None
 
     @property
+    def is_described(self) -> bool:
+        """Whether it says anything of itself: `_metadata` is there."""
+        return self.name != _UNKNOWN
+
+    @property
     def is_a_step(self) -> bool:
         """Whether this is one of Holdfast's, by what it keeps."""
-        names = [variable.get("stateName") for variable in self.properties.get("stateVariables", ())]
-        return self.name in _OPERATOR_NAMES and "blobs" in names
+        return is_a_step(self.name, self.properties)
 
 
 class Checkpoint:
@@ -178,25 +212,96 @@ class Checkpoint:
 
     def retained(self) -> list[int]:
         """The committed micro-batches whose state can be read."""
+        return [batch for batch, missing in self.missing_state().items() if not missing]
+
+    def missing_state(self) -> dict[int, list[str]]:
+        """By committed micro-batch, the paths of what its state would be read from and that is not there.
+
+        A job that runs writes state before it commits; so commits are looked at first.
+        """
+        committed = self.committed()
         operators = self.operators()
-        return [b for b in self.committed() if all(self._can_read(operator, b) for operator in operators)]
+        gone = self.missing_operators(operators) if committed else []
+        return {batch: [*gone, *self._missing_at(operators, batch)] for batch in committed}
+
+    def missing_operators(self, operators: list[Operator]) -> list[str]:
+        """The paths of operators that must be there after a commit and are not: by the manifest's steps, and by numbers."""
+        folder = join(self.path, "state")
+        numbers = {operator.number for operator in operators}
+        gone = [join(folder, str(number)) for number in range(max(numbers, default=0)) if number not in numbers]
+        gone += [join(operator.path, "_metadata") for operator in operators if not operator.is_described]
+        wanted = self._step_count() - sum(operator.is_a_step for operator in operators) - len(gone)
+        if wanted > 0 and not numbers:
+            return [folder]
+        return gone + [join(folder, str(max(numbers) + more)) for more in range(1, wanted + 1)]
+
+    def _step_count(self) -> int:
+        with contextlib.suppress(CorruptState):
+            return len(self.manifest.get("steps", {}))
+        # Whoever opens the checkpoint is told that the manifest is damaged.
+        return 0
 
     def check_batch(self, batch: int | None) -> int:
-        """A micro-batch whose state can be read: the one that is asked for, or the last."""
-        retained = self.retained()
-        if not retained:
+        """A micro-batch whose state can be read: the one that is asked for, or the last that is committed.
+
+        Raises CorruptState, with what is missing, if its state should be there and is not: no older one is given instead.
+        """
+        missing = self._settled_state()
+        retained = [number for number, files in missing.items() if not files]
+        if not missing:
             raise CheckpointError(
                 f"{self.path!r} has no micro-batch whose state can be read: nothing has been committed.",
                 todo="let the job commit a micro-batch",
             )
-        if batch is None:
-            return retained[-1]
-        if batch not in retained:
+        wanted = max(missing) if batch is None else batch
+        if wanted in missing and missing[wanted] and (not retained or wanted > retained[0]):
+            raise self._lost(wanted, missing[wanted], retained)
+        if wanted not in retained:
             raise CheckpointError(
-                f"The state after micro-batch {batch} is not in {self.path!r}: {spans(retained)} are.",
+                f"The state after micro-batch {wanted} is not in {self.path!r}: {spans(retained)} are.",
                 todo="choose one of those; hf.Job(retained_batches=...) says how many are kept",
             )
-        return batch
+        return wanted
+
+    def check_history(self) -> list[int]:
+        """All retained micro-batches. Raises CorruptState if one that was committed among them cannot be read."""
+        missing = self._settled_state()
+        retained = [number for number, files in missing.items() if not files]
+        for batch, files in missing.items():
+            if files and (not retained or batch > retained[0]):
+                raise self._lost(batch, files, retained)
+        return retained
+
+    def _settled_state(self) -> dict[int, list[str]]:
+        """What is missing; looked at again if a job that runs may have removed it meanwhile, because it has gone on."""
+        for _ in range(_TRIES):
+            missing = self.missing_state()
+            if not any(missing.values()) or self.committed() == list(missing):
+                break
+        return missing
+
+    def _lost(self, batch: int, missing: list[str], retained: list[int]) -> CorruptState:
+        others = f"; or take an earlier one, {spans(retained)} can be read: --batch {retained[-1]}" if retained else ""
+        return CorruptState(
+            f"The state after micro-batch {batch} of {self.path!r} cannot be read: {missing[0]!r} is missing.",
+            detail="\n".join(f"- {path}" for path in missing[1:]),
+            todo=f"see what is whole: holdfast checkpoint verify {self.path}{others}",
+        )
+
+    def _missing_at(self, operators: list[Operator], batch: int) -> list[str]:
+        return [path for operator in operators for path in self._missing_of(operator, batch)]
+
+    def _missing_of(self, operator: Operator, batch: int) -> list[str]:
+        missing: list[str] = []
+        for number, stores in self.partitions_at(operator, batch).items():
+            missing += [path for store in stores for path in store.missing(batch + 1)]
+            if not stores:
+                missing.append(join(operator.path, str(number)))
+        return missing
+
+    def can_read(self, operator: Operator, batch: int) -> bool:
+        """Whether all that the state of an operator after a micro-batch is read from is there."""
+        return not self._missing_of(operator, batch)
 
     def table_names(self, snapshot: FileInfo) -> dict[str, int]:
         """The files that a snapshot names, with their sizes."""
@@ -209,10 +314,6 @@ class Checkpoint:
         files = [*content.get("sstFiles", ()), *content.get("logFiles", ())]
         return {str(f.get("dfsSstFileName") or f.get("dfsLogFileName")): int(f["sizeBytes"]) for f in files}
 
-    def _can_read(self, operator: Operator, batch: int) -> bool:
-        partitions = self.partitions_at(operator, batch).values()
-        return all(stores and all(store.chain(batch + 1) is not None for store in stores) for stores in partitions)
-
     def _operator(self, number: int) -> Operator:
         path = join(self.path, "state", str(number))
         versions = self.operator_metadata(number)
@@ -223,7 +324,7 @@ class Checkpoint:
                 partitions += self._partitions(int(entry.name), entry.path)
         partitions.sort(key=lambda partition: partition.number)
         with _form_of(join(path, "_metadata")):
-            name = str(metadata.get("operatorInfo", {}).get("operatorName", "?"))
+            name = str(metadata.get("operatorInfo", {}).get("operatorName", _UNKNOWN))
             properties = json.loads(metadata.get("operatorPropertiesJson") or "{}")
             counts = {batch: int(version["stateStoreInfo"][0]["numPartitions"]) for batch, version in versions.items()}
             return Operator(number, name, path, properties, tuple(partitions), counts)
@@ -237,6 +338,20 @@ class Checkpoint:
                 lines = _log_lines(self.files.read(entry.path) or b"", entry.path, (_METADATA_VERSION,))
                 found[int(entry.name)] = _json(lines[0].encode(), entry.path)
         return found
+
+    def schema_paths(self, number: int, batch: int) -> list[str]:
+        """Where the schemas are without which the state of an operator after a micro-batch cannot be read.
+
+        The metadata names them by whole paths, of where the checkpoint was when they were written.
+        """
+        folder = join(self.path, "state", str(number), "_stateSchema")
+        versions = {n: content for n, content in self.operator_metadata(number).items() if n <= batch}
+        if not versions:
+            return []
+        with _form_of(join(self.path, "state", str(number), "_metadata")):
+            stores = versions[max(versions)]["stateStoreInfo"]
+            named = [str(path) for store in stores for path in store.get("stateSchemaFilePaths", ())]
+        return [join(folder, path.rpartition("/_stateSchema/")[2]) for path in named]
 
     def write_operator_metadata(self, number: int, batch: int, content: Mapping[str, Any]) -> None:
         path = join(self.path, "state", str(number), "_metadata", _METADATA_VERSION, str(batch))
@@ -287,7 +402,22 @@ class Checkpoint:
 
 
 def open_checkpoint(spark: SparkSession | None, path: str) -> Checkpoint:
-    """The checkpoint at a path. Raises CheckpointError if there is none, or none of a known version."""
+    """The checkpoint at a path. Raises CheckpointError if there is none, none of a known version, or one whose state an
+    operation has moved that was not finished."""
+    checkpoint = find_checkpoint(spark, path)
+    unfinished = interrupted(checkpoint.files, checkpoint.path)
+    if unfinished is not None:
+        raise CheckpointError(
+            f"{unfinished[0].upper()}{unfinished[1:]}.",
+            detail=f"The checkpoint is {checkpoint.path!r}.",
+            todo=f"finish it or take it back: holdfast checkpoint repair {checkpoint.path}; a start of the job does so, too",
+        )
+    return checkpoint
+
+
+def find_checkpoint(spark: SparkSession | None, path: str) -> Checkpoint:
+    """The checkpoint at a path, for who finishes what was interrupted. Raises CheckpointError if there is none, or none of a
+    known version."""
     files = files_of(spark, path)
     path = path.rstrip("/")
     if files.info(path) is None:
@@ -309,7 +439,8 @@ def spans(numbers: list[int]) -> str:
 
 def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
     start = None
-    for here, after in zip(numbers, [*numbers[1:], None], strict=True):
+    for place, here in enumerate(numbers):
+        after = numbers[place + 1] if place + 1 < len(numbers) else None
         start = here if start is None else start
         if after != here + 1:
             yield start, here

@@ -1,8 +1,11 @@
 """Which files the state after a micro-batch consists of: what a copy of it needs, and nothing else.
 
+What should be there follows from the manifest's steps, from what the operators say of their partitions and schemas, and from
+where the sources were.
+
 metadata, holdfast/manifest.json
 offsets and commits of the micro-batch and of the one before it, both of which Spark reads when it starts
-sources/                          whole
+sources/                          whole; of a file source, the log up to where it was
 state/<operator>/_metadata        the description that holds for the micro-batch, and the schemas that it names
 state/<operator>/<partition>/     the last snapshot, the files that it names, and the changelogs after it
 """
@@ -14,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from holdfast.errors import CorruptState
 from holdfast.ops.layout import Checkpoint, Operator, Partition
+from holdfast.ops.source_logs import SourceLogs
 from holdfast.spark.files import FileInfo, join
 
 __all__ = ["PieceFinder", "Pieces", "whole_pieces"]
@@ -38,7 +42,10 @@ class PieceFinder:
         self._checkpoint = checkpoint
         self.operators = checkpoint.operators()
         self._common = list(self._found_common())
+        self._missing_operators = checkpoint.missing_operators(self.operators)
+        self._sources = SourceLogs(checkpoint)
         self._tables: dict[str, dict[str, int]] = {}
+        self._missing_schemas: dict[tuple[int, int], list[str]] = {}
 
     def pieces(self, batch: int) -> Pieces:
         """The files of one micro-batch. Raises CorruptState if a snapshot cannot be read."""
@@ -46,14 +53,26 @@ class PieceFinder:
         for log in ("offsets", "commits"):
             for number in range(max(0, batch - 1), batch + 1):
                 self._add(pieces, log, str(number))
+        pieces.missing += self.missing_sources(batch)
+        pieces.missing += self._missing_operators
         for operator in self.operators:
-            self._add_metadata(pieces, operator, batch)
+            if operator.is_described:
+                self._add_metadata(pieces, operator, batch)
             for number, stores in self._checkpoint.partitions_at(operator, batch).items():
                 if not stores:
                     pieces.missing.append(join(operator.path, str(number)))
                 for store in stores:
                     self._add_store(pieces, store, batch + 1)
         return pieces
+
+    def missing(self, batch: int, *, planned: bool) -> list[str]:
+        """What should be there of a micro-batch and is not; and what its sources need for the next one, if it is planned."""
+        missing = [*self.pieces(batch).missing, *(self.missing_sources(batch + 1) if planned else ())]
+        return list(dict.fromkeys(missing))
+
+    def missing_sources(self, batch: int) -> list[str]:
+        """What the sources must remember when they were where the offsets of a micro-batch say, and do not."""
+        return self._sources.missing(batch)
 
     def _found_common(self) -> Iterator[FileInfo]:
         files, path = self._checkpoint.files, self._checkpoint.path
@@ -76,15 +95,24 @@ class PieceFinder:
         known = [number for number in operator.counts if number <= batch]
         name = f"v2/{max(known)}" if known else "metadata"
         self._add(pieces, "state", str(operator.number), "_metadata", name)
+        if known:
+            pieces.missing += self._without_schemas(operator.number, max(known))
+
+    def _without_schemas(self, number: int, described: int) -> list[str]:
+        """The schemas that are missing of those that an operator names."""
+        missing = self._missing_schemas.get((number, described))
+        if missing is None:
+            named = self._checkpoint.schema_paths(number, described)
+            missing = [path for path in named if self._checkpoint.files.info(path) is None]
+            self._missing_schemas[number, described] = missing
+        return missing
 
     def _add_store(self, pieces: Pieces, store: Partition, version: int) -> None:
-        base = max((v for v in store.snapshots if v <= version), default=0)
+        base = store.base(version)
+        pieces.missing += store.missing(version)
         for number in range(base + 1, version + 1):
-            found = store.changelogs.get(number)
-            if found is None:
-                pieces.missing.append(join(store.path, f"{number}.changelog"))
-            else:
-                self._add_file(pieces, found)
+            if number in store.changelogs:
+                self._add_file(pieces, store.changelogs[number])
         if base:
             self._add_file(pieces, store.snapshots[base])
             for name, size in self.tables(store.snapshots[base]).items():
@@ -116,13 +144,14 @@ class PieceFinder:
         return path.removeprefix(self._checkpoint.path).lstrip("/")
 
 
-def whole_pieces(checkpoint: Checkpoint, batch: int) -> list[FileInfo]:
-    """The files of a micro-batch. Raises CorruptState if one is missing."""
-    pieces = PieceFinder(checkpoint).pieces(batch)
-    if pieces.missing:
+def whole_pieces(checkpoint: Checkpoint, batch: int, *, planned: bool = False) -> list[FileInfo]:
+    """The files of a micro-batch. Raises CorruptState if one is missing, or if the plan of the next cannot be done."""
+    finder = PieceFinder(checkpoint)
+    missing = finder.missing(batch, planned=planned)
+    if missing:
         raise CorruptState(
-            f"Micro-batch {batch} of {checkpoint.path!r} is not whole: {pieces.missing[0]!r} is missing.",
-            detail="\n".join(f"- {path}" for path in pieces.missing[1:]),
+            f"Micro-batch {batch} of {checkpoint.path!r} is not whole: {missing[0]!r} is missing.",
+            detail="\n".join(f"- {path}" for path in missing[1:]),
             todo=f"see what is whole: holdfast checkpoint verify {checkpoint.path}",
         )
-    return pieces.files
+    return finder.pieces(batch).files

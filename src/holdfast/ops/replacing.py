@@ -1,8 +1,9 @@
 """Other state for a checkpoint whose job is stopped. In place, and nothing is lost whenever it is interrupted.
 
 The new state is made in a copy, below `holdfast/` in the checkpoint, which then takes the place of the old one by two
-renames. Between them there is no state, and a job that were started would fail; `finish_replacing` puts the old state back,
-or, after them, does what is left. The state after earlier micro-batches is gone then; the numbers of micro-batches stay.
+renames. Between them there is no state; whoever has the lock next, a job or a tool, puts the old state back or, after them,
+does what is left (`spark/replacement.py`). The state after earlier micro-batches is gone then; the numbers of micro-batches
+stay.
 """
 
 from __future__ import annotations
@@ -10,18 +11,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from holdfast.errors import CorruptState
 from holdfast.ops.layout import Checkpoint
 from holdfast.ops.pieces import whole_pieces
 from holdfast.ops.placing import building
 from holdfast.ops.restore import place_schemas
 from holdfast.spark.files import copy_file, join
-from holdfast.spark.job_manifest import MANIFEST_FILE
+from holdfast.spark.replacement import NEW_STATE, OLD_STATE, finish_replacing
 
-__all__ = ["finish_replacing", "replacing_state"]
-
-_OLD_STATE = "holdfast/state-before"
-_NEW = "holdfast/replacement"
+__all__ = ["replacing_state"]
 
 
 @contextlib.contextmanager
@@ -29,35 +26,13 @@ def replacing_state(checkpoint: Checkpoint) -> Iterator[tuple[Checkpoint, int]]:
     """A copy of the checkpoint after its last committed micro-batch, to be changed, and the number of that. The state and
     the manifest of the copy become the checkpoint's own when all went well. The lock is the caller's to hold."""
     files, batch = checkpoint.files, checkpoint.check_batch(None)
-    if batch != checkpoint.committed()[-1]:
-        raise CorruptState(
-            f"The state after the last micro-batch of {checkpoint.path!r} is not whole.",
-            todo=f"see what is: holdfast checkpoint verify {checkpoint.path}",
-        )
-    with building(files, join(checkpoint.path, _NEW)) as work:
+    with building(files, join(checkpoint.path, NEW_STATE)) as work:
         for piece in whole_pieces(checkpoint, batch):
             copy_file(files, piece.path, files, join(work, piece.name))
         made = Checkpoint(files, work)
         place_schemas(made, work)
         yield made, batch
         place_schemas(made, checkpoint.path)
-    files.move(join(checkpoint.path, "state"), join(checkpoint.path, _OLD_STATE))
-    files.move(join(checkpoint.path, _NEW, "state"), join(checkpoint.path, "state"))
-    finish_replacing(checkpoint)
-
-
-def finish_replacing(checkpoint: Checkpoint) -> None:
-    """After a replacement, whether it was finished or killed at any point: one whole state, and the manifest of it."""
-    files = checkpoint.files
-    old, state, new = (join(checkpoint.path, name) for name in (_OLD_STATE, "state", _NEW))
-    if files.info(old) is not None:
-        if files.info(state) is None:
-            files.move(old, state)
-        else:
-            manifest = files.read(join(new, MANIFEST_FILE))
-            if manifest is not None:
-                files.write(join(checkpoint.path, MANIFEST_FILE), manifest)
-            files.remove(old)
-    for entry in files.entries(join(checkpoint.path, "holdfast")) or ():
-        if join("holdfast", entry.name).startswith(_NEW):
-            files.remove(entry.path)
+    files.move(join(checkpoint.path, "state"), join(checkpoint.path, OLD_STATE))
+    files.move(join(checkpoint.path, NEW_STATE, "state"), join(checkpoint.path, "state"))
+    finish_replacing(files, checkpoint.path)

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from holdfast.errors import CheckpointError
-from holdfast.ops.layout import SHUFFLE_PARTITIONS, Checkpoint, Partition, open_checkpoint
+from holdfast.ops.layout import SHUFFLE_PARTITIONS, Checkpoint, Partition, find_checkpoint, open_checkpoint
 from holdfast.ops.pieces import whole_pieces
-from holdfast.ops.replacing import finish_replacing, replacing_state
+from holdfast.ops.replacing import replacing_state
 from holdfast.ops.restore import reshape
 from holdfast.spark.files import join
 from holdfast.spark.lock import holding
 from holdfast.spark.repartition import no_task_runs, repartition
+from holdfast.spark.replacement import finish_replacing
 
 __all__ = ["Rescaled", "rescale"]
 
@@ -52,9 +53,9 @@ def rescale(
     Raises CheckpointLocked while a job runs on the checkpoint, and CheckpointError, with a way out, if its last micro-batch
     is planned and not committed.
     """
-    open_checkpoint(spark, checkpoint)
+    place = find_checkpoint(spark, checkpoint)
     with holding(spark, checkpoint, "holdfast rescale"):
-        finish_replacing(open_checkpoint(spark, checkpoint))
+        finish_replacing(place.files, place.path)
         found = open_checkpoint(spark, checkpoint)
         unfinished = _unfinished(found)
         if partitions is not None:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from holdfast.errors import CheckpointError, CorruptState
 from holdfast.ops.damage import damage
 from holdfast.ops.layout import Checkpoint, open_checkpoint
-from holdfast.ops.pieces import whole_pieces
+from holdfast.ops.pieces import PieceFinder, whole_pieces
 from holdfast.ops.placing import UNFINISHED, building
 from holdfast.ops.savepoint_file import (
     SAVEPOINT_FILE,
@@ -32,6 +32,8 @@ from holdfast.ops.savepoint_file import (
 )
 from holdfast.ops.verify import Problem
 from holdfast.spark.files import FileInfo, Files, copy_file, files_of, join
+from holdfast.spark.placement import misplaced
+from holdfast.spark.replacement import MANIFEST_FILE
 
 __all__ = ["create_savepoint", "list_savepoints", "verify_savepoint"]
 
@@ -79,20 +81,16 @@ def _gone(source: Checkpoint, batch: int | None, vanished: _Vanished) -> Checkpo
 def _created(
     spark: SparkSession | None, source: Checkpoint, destination: str, batch: int | None, report: Report
 ) -> Savepoint:
-    last = source.committed()[-1:]
     number = source.check_batch(batch)
-    if batch is None and [number] < last:
-        raise CorruptState(
-            f"The state after the last micro-batch of {source.path!r}, {last[0]}, is not whole; that after {number} is.",
-            todo=f"take that one: --batch {number}; holdfast checkpoint verify {source.path} says what is missing",
-        )
+    # Before the pieces: a source remembers what a plan is of before the plan is written.
+    planned = _planned(source, number)
     try:
-        pieces = whole_pieces(source, number)
+        pieces = whole_pieces(source, number, planned=planned is not None)
     except CorruptState:
         if number in source.retained():
             raise
         raise _Vanished(f"a file of micro-batch {number}") from None
-    planned = _planned(source, number)
+    _check_places(source)
     if planned is not None:
         pieces.append(planned)
     target = files_of(spark, destination)
@@ -104,6 +102,16 @@ def _created(
         savepoint = _described(source, number, planned is not None, copied)
         write_savepoint(target, work, savepoint)
     return replace(savepoint, path=destination.rstrip("/"))
+
+
+def _check_places(source: Checkpoint) -> None:
+    problems = [problem for operator in source.operators() for problem in misplaced(source.files, operator.path)]
+    if problems:
+        raise CorruptState(
+            f"State in {source.path!r} is not in its place.",
+            detail="\n".join(f"- {path}: {what}" for path, what in problems),
+            todo="put the partitions where they were, or restore a savepoint",
+        )
 
 
 def _planned(source: Checkpoint, batch: int) -> FileInfo | None:
@@ -185,10 +193,14 @@ def list_savepoints(spark: SparkSession | None, path: str) -> tuple[list[Savepoi
 def verify_savepoint(
     spark: SparkSession | None, path: str, *, report: Report = lambda done, total: None
 ) -> tuple[Savepoint, list[Problem]]:
-    """The savepoint at a path, and every file of it that is damaged, missing or too much."""
+    """The savepoint at a path, and every file of it that is damaged, missing or too much.
+
+    Also what should be part of it and never was: by the steps, the partitions and the sources of its micro-batch.
+    """
     files = files_of(spark, path)
     savepoint = read_savepoint(files, path)
-    return savepoint, list(_problems(files, savepoint, report))
+    problems = list(_problems(files, savepoint, report))
+    return savepoint, problems or list(_lacking(files, savepoint))
 
 
 def _problems(files: Files, savepoint: Savepoint, report: Report) -> Iterator[Problem]:
@@ -206,3 +218,20 @@ def _problems(files: Files, savepoint: Savepoint, report: Report) -> Iterator[Pr
     found.pop(SAVEPOINT_FILE, None)
     for name in sorted(found):
         yield Problem(join(savepoint.path, name), "it does not belong to the savepoint")
+
+
+def _lacking(files: Files, savepoint: Savepoint) -> Iterator[Problem]:
+    """What a job that goes on from a savepoint, whose files are all as they were, would not find."""
+    copy = Checkpoint(files, savepoint.path)
+    if savepoint.steps and copy.manifest.get("steps", {}).keys() != savepoint.steps.keys():
+        yield Problem(join(savepoint.path, MANIFEST_FILE), "it is not the manifest of the savepoint's steps")
+    try:
+        missing = PieceFinder(copy).missing(savepoint.batch, planned=savepoint.planned_batch is not None)
+    except CorruptState as error:
+        yield Problem(savepoint.path, error.what.rstrip("."))
+        return
+    for path in missing:
+        yield Problem(path, "it is missing, and was not there when the savepoint was taken")
+    for operator in copy.operators():
+        for path, what in misplaced(files, operator.path):
+            yield Problem(path, what)

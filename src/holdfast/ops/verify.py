@@ -2,8 +2,9 @@
 
 Two levels. Of files: the checksums that they carry and their form, that nothing is missing between them, and that they are
 as large as what refers to them says. Of blobs: the log of each key group is read from end to end, as Spark gives it; its
-tokens prove that every delta is whole, unaltered and in its place. This is done for the last micro-batch whose files are
-whole, or for all that are retained.
+tokens prove that every delta is whole, unaltered and in its place, and it must be where Spark's hash puts it, there once.
+This is done for the last micro-batch whose files are whole; or for all that are retained, and then every key must also be in
+the key group that it belongs to.
 
 A micro-batch that is planned and not committed is normal: a job that was stopped or killed leaves it, and the next start
 does it. A commit that is there but empty or cut short is not.
@@ -18,11 +19,15 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from holdfast.errors import CheckpointError, CorruptState
-from holdfast.ops.blob_check import BlobCheck, check_blobs
+from holdfast.ops.blob_check import BlobCheck, check_blobs, step_problems
 from holdfast.ops.damage import damage
+from holdfast.ops.false_commits import false_commits, why_false
+from holdfast.ops.key_check import misplaced_keys
 from holdfast.ops.layout import Checkpoint
 from holdfast.ops.pieces import PieceFinder
 from holdfast.spark.files import files_of, join, normalised
+from holdfast.spark.placement import misplaced
+from holdfast.spark.replacement import MANIFEST_FILE, NEW_STATE, OLD_STATE, interrupted, left_over
 
 __all__ = ["Problem", "Verification", "checkpoint_to_verify", "verify_checkpoint"]
 
@@ -79,14 +84,19 @@ def verify_checkpoint(
     """
     checkpoint = checkpoint_to_verify(spark, path)
     found = Verification(checkpoint.path)
+    _check_operations(checkpoint, found)
     _check_files(checkpoint, found, report)
     # What a running job commits after this has files that have not been seen.
     committed = checkpoint.committed()
     finder = _finder(checkpoint, found)
     if finder is None:
         return found
-    _check_logs(checkpoint, found)
-    _check_schemas(checkpoint, finder, found)
+    _check_logs(checkpoint, finder, found)
+    _check_place(checkpoint, finder, found)
+    _check_manifest(checkpoint, finder, found)
+    _check_partitions(checkpoint, finder, found)
+    false = _check_commits(checkpoint, found)
+    committed = [number for number in committed if number not in false]
     candidates = list(_whole_batches(checkpoint, finder, committed, found))
     if spark is not None:
         candidates = _with_whole_blobs(spark, checkpoint, candidates, deep, found)
@@ -111,6 +121,16 @@ def checkpoint_to_verify(spark: SparkSession | None, path: str) -> Checkpoint:
     return checkpoint
 
 
+def _check_operations(checkpoint: Checkpoint, found: Verification) -> None:
+    """What an operation on the checkpoint has left that was killed."""
+    files, path = checkpoint.files, checkpoint.path
+    unfinished, left = interrupted(files, path), left_over(files, path)
+    if unfinished is not None:
+        found.add(join(path, OLD_STATE), f"{unfinished}; finish it or take it back: holdfast checkpoint repair {path}")
+    elif left is not None:
+        found.notes.append(f"{left}, or is at work: holdfast checkpoint repair {path} removes it, if nobody has the lock.")
+
+
 def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) -> None:
     files = [file for file in checkpoint.files.walk(checkpoint.path) if _counts(file.name)]
     for done, file in enumerate(files):
@@ -130,8 +150,8 @@ def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) ->
 
 
 def _counts(name: str) -> bool:
-    """Not what a writer has not finished, nor the lock."""
-    return not name.rpartition("/")[2].startswith(".") and not name.startswith("holdfast/lock.json")
+    """Not what a writer has not finished, nor the lock, nor what an operation works on."""
+    return not name.rpartition("/")[2].startswith(".") and not name.startswith(("holdfast/lock.json", OLD_STATE, NEW_STATE))
 
 
 def _finder(checkpoint: Checkpoint, found: Verification) -> PieceFinder | None:
@@ -143,15 +163,18 @@ def _finder(checkpoint: Checkpoint, found: Verification) -> PieceFinder | None:
     return None
 
 
-def _check_logs(checkpoint: Checkpoint, found: Verification) -> None:
-    # In this order: a running job plans before it commits.
-    committed, planned = checkpoint.numbers("commits"), checkpoint.planned()
+def _check_logs(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
+    # In this order: a running job plans before it commits, and commits before it plans the next.
+    before, planned, committed = checkpoint.numbers("commits"), checkpoint.planned(), checkpoint.numbers("commits")
     for log, numbers in (("offsets", planned), ("commits", committed)):
         for number in _gaps(numbers):
             found.add(join(checkpoint.path, log, str(number)), "it is missing, between others")
-    for number in committed:
-        if planned and number >= planned[0] and number not in planned:
+    for number in before:
+        if number not in planned and number >= (planned or before)[0]:
             found.add(join(checkpoint.path, "offsets", str(number)), "it is missing, and the micro-batch is committed")
+    for number in planned[:-1]:
+        if number not in committed:
+            found.add(join(checkpoint.path, "commits", str(number)), "it is missing, and the next micro-batch is planned")
     if not committed:
         found.notes.append("nothing has been committed yet.")
     open_batches = [number for number in planned if not committed or number > committed[-1]]
@@ -162,21 +185,45 @@ def _check_logs(checkpoint: Checkpoint, found: Verification) -> None:
             )
         else:
             found.notes.append(f"micro-batch {number} is planned and not committed: the next start of the job does it.")
+        with contextlib.suppress(CorruptState):
+            for path in finder.missing_sources(number):
+                found.add(path, f"it is missing, and the plan of micro-batch {number} needs it")
 
 
-def _check_schemas(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
+def _check_place(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
     """The metadata of operators names the files of their schemas by whole paths."""
-    moved = False
     for operator in finder.operators:
-        folder = join(operator.path, "_stateSchema")
+        folder = normalised(join(operator.path, "_stateSchema"))
         for content in checkpoint.operator_metadata(operator.number).values():
             for path in (path for store in content["stateStoreInfo"] for path in store.get("stateSchemaFilePaths", ())):
-                below = path.rpartition("/_stateSchema/")[2]
-                moved |= normalised(path) != normalised(join(folder, below))
-                if checkpoint.files.info(join(folder, below)) is None:
-                    found.add(join(folder, below), "it is missing, and the state cannot be read without it")
-    if moved:
-        found.notes.append("it was copied or moved from elsewhere by hand: restore a savepoint instead, which can be moved.")
+                if not normalised(path).startswith(f"{folder}/"):
+                    found.notes.append(
+                        "it was copied or moved from elsewhere by hand: restore a savepoint instead, which can be moved."
+                    )
+                    return
+
+
+def _check_manifest(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
+    there = checkpoint.files.info(join(checkpoint.path, MANIFEST_FILE)) is not None
+    if not there and any(operator.is_a_step for operator in finder.operators):
+        found.notes.append("it has steps and no manifest: its query was not started by hf.Job, or the manifest is gone.")
+
+
+def _check_partitions(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
+    """Whether each partition of a step has its own key groups."""
+    for operator in finder.operators:
+        for path, what in misplaced(checkpoint.files, operator.path):
+            found.add(path, what)
+
+
+def _check_commits(checkpoint: Checkpoint, found: Verification) -> list[int]:
+    """The commits of micro-batches that nobody has processed."""
+    false = false_commits(checkpoint)
+    for number in false:
+        found.add(join(checkpoint.path, "commits", str(number)), f"it is false: {why_false(number)}")
+    if false:
+        found.notes.append(f"take back what is false: holdfast checkpoint repair {checkpoint.path}")
+    return false
 
 
 def _gaps(numbers: list[int]) -> list[int]:
@@ -203,13 +250,27 @@ def _whole_batches(checkpoint: Checkpoint, finder: PieceFinder, committed: list[
         wrong = {path for path, size in pieces.sizes.items() if sizes.get(path, size) != size}
         for path in sorted(wrong):
             found.add(path, f"it has {sizes[path]} bytes where its snapshot says {pieces.sizes[path]}")
-        state = [path for path in pieces.missing if path.startswith(join(checkpoint.path, "state"))]
+        gone = [path for path in pieces.missing if _is_needed(checkpoint, path)]
         if oldest is None or batch >= oldest:
-            for path in state:
-                found.add(path, f"it is missing, and the state after micro-batch {batch} needs it")
+            for path in gone:
+                found.add(path, f"it is missing, and {_use(checkpoint, path)} micro-batch {batch} needs it")
         # Of the oldest one, Spark has removed what it began from; its state is whole all the same.
-        if not state and not wrong and not bad & {*sizes, *pieces.missing}:
+        if not gone and not wrong and not _touches(bad, [*sizes, *pieces.missing]):
             yield batch
+
+
+def _touches(bad: set[str], paths: list[str]) -> bool:
+    """Whether one of these files is among what is bad, or in a directory that is."""
+    return any(path in bad or path.rpartition("/")[0] in bad for path in paths)
+
+
+def _is_needed(checkpoint: Checkpoint, path: str) -> bool:
+    """Whether it is of state or sources. What the logs lack has been told."""
+    return path.startswith((join(checkpoint.path, "state"), join(checkpoint.path, "sources")))
+
+
+def _use(checkpoint: Checkpoint, path: str) -> str:
+    return "the state after" if path.startswith(join(checkpoint.path, "state")) else "whoever goes on after"
 
 
 def _oldest_readable(checkpoint: Checkpoint, finder: PieceFinder, committed: list[int]) -> int | None:
@@ -217,7 +278,7 @@ def _oldest_readable(checkpoint: Checkpoint, finder: PieceFinder, committed: lis
     for batch in committed:
         with contextlib.suppress(CorruptState):
             missing = finder.pieces(batch).missing
-            if not any(path.startswith(join(checkpoint.path, "state")) for path in missing):
+            if not any(_is_needed(checkpoint, path) for path in missing):
                 return batch
     return None
 
@@ -230,11 +291,13 @@ def _with_whole_blobs(
     waiting = list(batches)
     while waiting:
         batch = waiting.pop(0)
-        checks = [
-            check_blobs(spark, checkpoint, operator, batch) for operator in checkpoint.operators() if operator.is_a_step
-        ]
+        steps = [operator for operator in checkpoint.operators() if operator.is_a_step]
+        checks = [check_blobs(spark, checkpoint, operator, batch) for operator in steps]
         _count(found, checks)
         problems = [problem for check in checks for problem in check.problems]
+        problems += step_problems(checkpoint, {step.path: check.steps for step, check in zip(steps, checks, strict=True)})
+        if deep and not problems:
+            problems += misplaced_keys(spark, checkpoint, batch)
         for path, what in problems:
             found.add(path, what)
         if not problems:

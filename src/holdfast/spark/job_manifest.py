@@ -10,22 +10,27 @@ from pyspark.sql import SparkSession
 
 from holdfast.engine.manifest import MANIFEST_VERSION, manifest_bytes, read_manifest, reconcile
 from holdfast.errors import CorruptState, StateConflict
-from holdfast.spark.files import read_file, write_file
+from holdfast.spark.files import files_of, read_file, write_file
+from holdfast.spark.replacement import MANIFEST_FILE, finish_replacing
+from holdfast.spark.start_check import check_start
 
 __all__ = ["MANIFEST_FILE", "check_job_manifest"]
-
-MANIFEST_FILE = "holdfast/manifest.json"
 
 
 def check_job_manifest(spark: SparkSession, checkpoint: str, job: str, steps: Sequence[Any]) -> list[str]:
     """Writes the manifest of a new checkpoint; refuses steps that do not agree with that of an old one.
 
-    Gives what is different from before and goes together all the same, in sentences.
+    Whoever calls this has the lock: an operation on the checkpoint that was interrupted is finished or taken back first.
+    Then the state must be there, and in its place. Gives what was done, and what is different from before and goes together
+    all the same, in sentences.
     """
+    files = files_of(spark, checkpoint)
+    finished = finish_replacing(files, checkpoint)
+    check_start(files, checkpoint, len(steps))
     path = f"{checkpoint.rstrip('/')}/{MANIFEST_FILE}"
     present = {step.name: step.manifest for step in steps}
     stored = read_file(spark, path)
-    notes: list[str] = []
+    notes = [] if finished is None else [f"{finished}."]
     if stored is not None:
         recorded = _read(stored, path)
         _check_names(recorded, present)
