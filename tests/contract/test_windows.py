@@ -294,6 +294,51 @@ def test_a_timer_that_outlives_its_window_is_fired_once_and_what_it_sets_is_drop
     }
 
 
+class EverySeven(DoFn):
+    """A loop that knows nothing of windows; the time of its first round is the element's value."""
+
+    LOOP = TimerSpec("loop")
+
+    def process(self, element, loop=DoFn.TimerParam(LOOP)):
+        loop.set(element[1])
+
+    @on_timer(LOOP)
+    def on_loop(self, key=DoFn.KeyParam, time=DoFn.TimestampParam, loop=DoFn.TimerParam(LOOP)):
+        yield key, float(time)
+        loop.set(time + 7)
+
+    def on_window_expiration(self, key=DoFn.KeyParam, window=DoFn.WindowParam):
+        yield key, span(window)
+
+
+@pytest.mark.parametrize("steps", [[102], [1000], [96, 100, 103, 1000], [99, 101, 102]], ids=str)
+def test_a_loop_goes_on_up_to_the_end_of_its_window_however_the_watermark_comes(run, feed, steps):
+    stream = feed(TestStream(), at(("k", 75, 5)))
+    for time in steps:
+        stream.advance_watermark_to(time)
+    out = run(EverySeven(), stream, windowing=FixedWindows(100))
+    # 103 was set when the window ended. 110 was set by what fired then: it has no window any more.
+    assert by_key(out) == {"k": [75.0, 82.0, 89.0, 96.0, 103.0, (0.0, 100.0)]}
+    assert out.metrics.timers_dropped == 1
+    assert out.keys() == []
+
+
+@pytest.mark.parametrize("steps", [[120], [1000], [99, 106, 110, 111, 1000]], ids=str)
+def test_a_loop_goes_on_while_late_elements_are_waited_for(run, feed, steps):
+    stream = feed(TestStream(), at(("k", 75, 5)))
+    for time in steps:
+        stream.advance_watermark_to(time)
+    out = run(EverySeven(), stream, windowing=FixedWindows(100), allowed_lateness=10)
+    assert by_key(out) == {"k": [75.0, 82.0, 89.0, 96.0, 103.0, 110.0, 117.0, (0.0, 100.0)]}
+    assert out.metrics.timers_dropped == 1
+
+
+def test_the_end_of_a_window_comes_between_the_timers_of_another(run, feed):
+    stream = feed(TestStream(), at(("k", 95, 5), ("k", 97, 105))).advance_watermark_to(120)
+    out = run(EverySeven(), stream, windowing=FixedWindows(100))
+    assert by_key(out) == {"k": [95.0, 97.0, 102.0, (0.0, 100.0), 104.0, 111.0, 118.0]}
+
+
 @pytest.mark.parametrize("windowing", [FixedWindows(10), SlidingWindows(20, 10)], ids=repr)
 def test_state_does_not_pile_up(run, windowing):
     stream = TestStream()
