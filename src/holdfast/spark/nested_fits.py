@@ -78,6 +78,9 @@ class ListFit(Fit):
             return misfit
         return _first((f"[{place}]", self._item.explain(item)) for place, item in enumerate(items))
 
+    def surely(self, value: Any) -> bool:
+        return value.__class__ in (list, tuple) and all(map(self._item.surely, value))
+
 
 def _sequence(value: Any) -> Sequence[Any]:
     if isinstance(value, np.ndarray) and value.ndim == 1:
@@ -119,6 +122,11 @@ class MapFit(Fit):
         except Misfit as misfit:
             return misfit
         return None
+
+    def surely(self, value: Any) -> bool:
+        if value.__class__ is not dict or not pa.types.is_string(self.kind.key_type):
+            return False
+        return all(map(self._key.surely, value)) and all(map(self._item.surely, value.values()))
 
 
 def _mapping(value: Any) -> dict[Any, Any]:
@@ -167,6 +175,11 @@ class StructFit(Fit):
         except Misfit as misfit:
             return misfit
         return _first((f".{fit.field.name}", fit.explain(item)) for fit, item in zip(self._fields, row, strict=True))
+
+    def surely(self, value: Any) -> bool:
+        if value.__class__ is not tuple or len(value) != len(self._fields):
+            return False
+        return all(fit.surely(item) for fit, item in zip(self._fields, value, strict=True))
 
 
 def _first(found: Iterator[tuple[str, Misfit | None]]) -> Misfit | None:

@@ -172,10 +172,12 @@ class OutputWriter:
     def check(self, item: Any) -> None:
         """Raises what `write` would raise for this output."""
         row = self.row(item)
-        if not all(fit.surely(value) for fit, value in zip(self._columns, row, strict=True)):
-            problems = self._problems(row)
-            if problems:
-                raise self._of_row(row, problems)
+        for fit, value in zip(self._columns, row, strict=True):
+            if not fit.surely(value):
+                problems = self._problems(row)
+                if problems:
+                    raise self._of_row(row, problems)
+                return
 
     def _rows(self, items: Sequence[Any]) -> Sequence[Any]:
         """The outputs as tuples of the schema's width."""

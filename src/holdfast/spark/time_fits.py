@@ -28,6 +28,8 @@ _FIRST, _LAST = (
     datetime_micros(end.replace(tzinfo=timezone.utc)) for end in (datetime.min, datetime.max)
 )  # in microseconds, the years 1 and 9999
 _MILLISECONDS = "a plain number is seconds: divide milliseconds by 1000, or yield hf.Timestamp(micros=...)"
+_DAYS = 100_000_000
+"""As many days surely fit into 64 bits of microseconds."""
 _EXACT_UNITS = frozenset({"W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"})
 """Of NumPy's units those that are so many microseconds, whatever the calendar says."""
 
@@ -48,6 +50,9 @@ class Day(Leaf):
         if isinstance(value, date) and not isinstance(value, datetime):
             return date(value.year, value.month, value.day)
         raise self.misfit(value)
+
+    def surely(self, value: Any) -> bool:
+        return value.__class__ is date
 
 
 class _Micros(Leaf):
@@ -100,6 +105,9 @@ class Moment(_Micros):
     def arrow_can(self, values: Sequence[Any]) -> bool:
         return all(map(_is_plain_zone, {value.tzinfo for value in values if value is not None}))
 
+    def surely(self, value: Any) -> bool:
+        return value.__class__ is Timestamp or (value.__class__ is datetime and _is_plain_zone(value.tzinfo))
+
     def micros(self, value: Any) -> int | None:
         if isinstance(value, Timestamp):
             return value.micros
@@ -126,6 +134,9 @@ class WallClock(_Micros):
     def arrow_can(self, values: Sequence[Any]) -> bool:
         return {value.tzinfo for value in values if value is not None} <= {None}
 
+    def surely(self, value: Any) -> bool:
+        return value.__class__ is datetime and value.tzinfo is None
+
     def micros(self, value: Any) -> int | None:
         if isinstance(value, Timestamp):
             return value.micros
@@ -144,6 +155,9 @@ class Span(_Micros):
     usual, own = timedelta, Duration
     takes = "timedeltas, hf.Duration, or seconds as a number"
     hints = (((str,), "yield hf.Duration.of(text)"),)
+
+    def surely(self, value: Any) -> bool:
+        return value.__class__ is timedelta and abs(value.days) < _DAYS
 
     def micros(self, value: Any) -> int | None:
         if isinstance(value, np.timedelta64):
