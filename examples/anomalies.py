@@ -230,10 +230,13 @@ def with_side_input(
 
 
 def as_you_go(events: DataFrame, *, watermark: str = "30 seconds", key_groups: int = 8) -> DataFrame:
-    """Predictions by a model in a cell: for each event at once, but only those that are worth telling."""
+    """Predictions by a model in a cell: for each event when its turn comes by time, but only those that are worth telling.
+
+    An event meets the model of the events before it, also when many come at once and out of order.
+    """
     stream = hf.keyed(events, key="user", value=["event", "amount"], timestamp="seen_at", watermark=watermark)
     predictions: DataFrame = stream.par_do(
-        PredictAsYouGo(), output=PREDICTION, key_groups=key_groups, requires_time_sorted_input=not events.isStreaming
+        PredictAsYouGo(), output=PREDICTION, key_groups=key_groups, requires_time_sorted_input=True
     )
     return predictions
 

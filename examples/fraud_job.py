@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from payments import SCHEMA
+from payments import SCHEMA, WATERMARK_SECONDS
 from travel import ImpossibleTravel
 from velocity import Velocity
 
@@ -19,9 +19,10 @@ ALERT = "card string, rule string, at timestamp, what string"
 def main(source: str, checkpoint: str, sink: str) -> None:
     spark = hf.session("fraud")
     payments = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(source)
-    stream = hf.keyed(payments, key="card", timestamp="paid_at", watermark="30 seconds")
-    alerts = stream.par_do(Velocity(), output=ALERT, key_groups=8).unionByName(
-        stream.par_do(ImpossibleTravel(), output=ALERT, key_groups=8)
+    stream = hf.keyed(payments, key="card", timestamp="paid_at", watermark=f"{WATERMARK_SECONDS} seconds")
+    # Both rules look back from a payment: they must see payments in order of time, also when many come at once.
+    alerts = stream.par_do(Velocity(), output=ALERT, key_groups=8, requires_time_sorted_input=True).unionByName(
+        stream.par_do(ImpossibleTravel(), output=ALERT, key_groups=8, requires_time_sorted_input=True)
     )
     with hf.Job("fraud", checkpoint=checkpoint, trigger="available now") as job:
         job.write(alerts, hf.sinks.Sqlite(sink, "alerts"))

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+WATERMARK_SECONDS = 30
+"""How far out of order payments may come."""
 SCHEMA = "payment long, card string, amount double, city string, lat double, lon double, paid_at timestamp"
 
 CITIES = {

@@ -22,7 +22,10 @@ def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> f
 
 
 class ImpossibleTravel(hf.DoFn):
-    """Keeps each card's last five places, and compares a payment with the one before it."""
+    """Keeps each card's last five places, and compares a payment with the one before it.
+
+    So it needs payments in order: requires_time_sorted_input=True.
+    """
 
     PLACES = hf.OrderedListStateSpec("places")
 

@@ -12,7 +12,10 @@ SPAN_SECONDS = 180
 
 
 class Velocity(hf.DoFn):
-    """Keeps each card's payments of the last three minutes; forgets a card that has been quiet for as long."""
+    """Keeps each card's payments of the last three minutes; forgets a card that has been quiet for as long.
+
+    It looks back from each payment, so it needs them in order: requires_time_sorted_input=True.
+    """
 
     RECENT = hf.OrderedListStateSpec("recent", hf.FloatCoder())
     QUIET = hf.TimerSpec("quiet", hf.TimeDomain.WATERMARK)

@@ -87,13 +87,23 @@ def _rebuild(cls: type[HoldfastError], parts: dict[str, Any], args: tuple[Any, .
 
 
 class InvalidStep(HoldfastError, ValueError):
-    """A step that cannot be built. `problems` holds all of them, not just the first."""
+    """A step, or a part of one, that cannot be built. `problems` holds all of them, not just the first."""
 
     def __init__(self, step: str, problems: Iterable[str]) -> None:
+        self._tell(f"The step {step!r} cannot be built", problems)
+
+    @classmethod
+    def of(cls, part: str, problems: Iterable[str]) -> InvalidStep:
+        """Of a part of a step, such as `Ttl`, which is refused where it is made."""
+        error = cls.__new__(cls)
+        error._tell(f"{part}(...) cannot be made", problems)
+        return error
+
+    def _tell(self, what: str, problems: Iterable[str]) -> None:
         self.problems = list(problems)
         count = len(self.problems)
         super().__init__(
-            f"The step {step!r} cannot be built: {count} problem{'s' if count != 1 else ''}.",
+            f"{what}: {count} problem{'s' if count != 1 else ''}.",
             detail="\n".join(f"- {problem}" for problem in self.problems),
         )
 

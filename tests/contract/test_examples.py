@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from typing import NamedTuple
+
+import pytest
 
 from holdfast import (
     BagStateSpec,
@@ -27,6 +30,12 @@ from holdfast import (
 from holdfast.testing import TestStream
 
 from .reading import at, by_key, stamped
+
+
+@pytest.fixture
+def in_order(run):
+    """A run of a function that goes by the times of its elements: they come in order of time, however they are given."""
+    return functools.partial(run, requires_time_sorted_input=True)
 
 
 class RunningCount(DoFn):
@@ -241,19 +250,20 @@ NEW_YORK = ("New York", 40.71, -74.01)
 NEWARK = ("Newark", 40.74, -74.17)
 
 
-def test_impossible_travel(run, feed):
-    logins = at(("ann", TOKYO, 0), ("bob", NEWARK, 0), ("ann", NEW_YORK, 600), ("bob", NEW_YORK, 1800))
-    assert by_key(run(Travel(), feed(TestStream(), logins))) == {"ann": [("Tokyo", "New York")]}
+def test_impossible_travel(in_order, feed):
+    logins = at(("ann", NEW_YORK, 600), ("ann", TOKYO, 0), ("bob", NEWARK, 0), ("bob", NEW_YORK, 1800))
+    stream = feed(TestStream(), logins).advance_watermark_to(1800)
+    assert by_key(in_order(Travel(), stream)) == {"ann": [("Tokyo", "New York")]}
 
 
-def test_a_slow_journey_is_possible(run, feed):
-    logins = at(("ann", TOKYO, 0), ("ann", NEW_YORK, 14 * 3600))
-    assert by_key(run(Travel(), feed(TestStream(), logins))) == {}
+def test_a_slow_journey_is_possible(in_order, feed):
+    logins = at(("ann", NEW_YORK, 14 * 3600), ("ann", TOKYO, 0))
+    assert by_key(in_order(Travel(), feed(TestStream(), logins).advance_watermark_to(14 * 3600))) == {}
 
 
-def test_only_the_last_five_logins_count(run, feed):
-    logins = at(("ann", TOKYO, 0), *[("ann", NEW_YORK, 14 * 3600 + minute) for minute in range(5)])
-    out = run(Travel(), feed(TestStream(), logins))
+def test_only_the_last_five_logins_count(in_order, feed):
+    logins = at(*[("ann", NEW_YORK, 14 * 3600 + minute) for minute in range(5)], ("ann", TOKYO, 0))
+    out = in_order(Travel(), feed(TestStream(), logins).advance_watermark_to(15 * 3600))
     assert [city for city, *_ in out.state("ann")["logins"]] == ["New York"] * 5
     assert by_key(out) == {}
 
@@ -273,10 +283,10 @@ class RateLimit(DoFn):
         yield user, call, allowed
 
 
-def test_rate_limit(run, feed):
-    times = [100, 101, 102, 103, 104, 105, 159, 160, 161, 162]
+def test_rate_limit(in_order, feed):
+    times = [159, 101, 102, 162, 104, 105, 103, 160, 161, 100]
     calls = at(*[("ann", f"c{time}", time) for time in times], ("bob", "c105", 105))
-    out = run(RateLimit(), feed(TestStream(), calls))
+    out = in_order(RateLimit(), feed(TestStream(), calls).advance_watermark_to(162))
     assert [allowed for _, allowed in by_key(out)["ann"]] == [True] * 5 + [False, False, False, True, True]
     assert by_key(out)["bob"] == [("c105", True)]
     assert [call for _, call in out.state("ann")["calls"]] == ["c102", "c103", "c104", "c161", "c162"]
@@ -398,13 +408,14 @@ class DeduplicateForAWhile(DoFn):
         seen.clear()
 
 
-def test_deduplicate_for_a_while_of_event_time(run, feed):
+def test_deduplicate_for_a_while_of_event_time(in_order, feed):
     stream = feed(TestStream(), at(("k", "a", 0), ("k", "b", 5), ("j", "c", 6)))
     stream.advance_watermark_to(9)
     feed(stream, at(("k", "d", 9)))
     stream.advance_watermark_to(10)
-    feed(stream, at(("k", "e", 11), ("k", "f", 12), ("j", "g", 12)))
-    out = run(DeduplicateForAWhile(event_seconds=10), stream)
+    feed(stream, at(("k", "f", 12), ("k", "e", 11), ("j", "g", 12)))
+    stream.advance_watermark_to(12)
+    out = in_order(DeduplicateForAWhile(event_seconds=10), stream)
     assert by_key(out) == {"k": ["a", "e"], "j": ["c"]}
     assert out.state("k") == {"seen": True}
 
@@ -419,13 +430,19 @@ def test_deduplicate_for_a_while_of_processing_time(run, feed):
     assert by_key(out) == {"k": ["a", "d"]}
 
 
-def test_deduplicate_forgets_at_whichever_time_comes_first(run, feed):
+def test_deduplicate_is_not_misled_by_a_backlog(in_order, feed):
+    """By their times, the third comes after the first is forgotten."""
+    stream = feed(TestStream(), at(("k", "c", 11), ("k", "a", 0), ("k", "b", 5))).advance_watermark_to(20)
+    assert by_key(in_order(DeduplicateForAWhile(event_seconds=10), stream)) == {"k": ["a", "c"]}
+
+
+def test_deduplicate_forgets_at_whichever_time_comes_first(in_order, feed):
     stream = feed(TestStream(), at(("k", "a", 0)))
     stream.advance_watermark_to(10)
     feed(stream, [("k", "b")])
     stream.advance_processing_time(60)
     feed(stream, [("k", "c")])
-    out = run(DeduplicateForAWhile(event_seconds=10, processing_seconds=60), stream)
+    out = in_order(DeduplicateForAWhile(event_seconds=10, processing_seconds=60), stream)
     assert by_key(out) == {"k": ["a", "b", "c"]}
 
 
@@ -466,26 +483,31 @@ class Inactivity(DoFn):
             quiet.set(time + self.after_seconds)
 
 
-def test_inactivity_is_reported_while_it_lasts(run, feed):
+def test_inactivity_is_reported_while_it_lasts(in_order, feed):
     stream = feed(TestStream(), at(("k", 1, 0), ("k", 2, 30), ("j", 1, 70), ("k", 3, 20)))
     stream.advance_watermark_to(89).crash().advance_watermark_to(155).advance_watermark_to(1000)
-    out = run(Inactivity(60), stream)
+    out = in_order(Inactivity(60), stream)
     assert stamped(out) == {
         "k": [(60.0, 90.0, "global"), (120.0, 150.0, "global"), (180.0, 210.0, "global")],
         "j": [(60.0, 130.0, "global"), (120.0, 190.0, "global"), (180.0, 250.0, "global")],
     }
 
 
-def test_activity_ends_the_reports(run, feed):
+def test_inactivity_is_noticed_in_a_backlog(in_order, feed):
+    stream = feed(TestStream(), at(("k", 2, 150), ("k", 1, 0))).advance_watermark_to(210)
+    assert [time for _, time, _ in stamped(in_order(Inactivity(60), stream))["k"]] == [60.0, 120.0, 210.0]
+
+
+def test_activity_ends_the_reports(in_order, feed):
     stream = feed(TestStream(), at(("k", 1, 0)))
     stream.advance_watermark_to(70)
     feed(stream, at(("k", 2, 75)))
     stream.advance_watermark_to(134).crash().advance_watermark_to(135)
-    out = run(Inactivity(60), stream)
+    out = in_order(Inactivity(60), stream)
     assert [time for _, time, _ in stamped(out)["k"]] == [60.0, 135.0]
     assert [(name, float(time)) for name, _, _, time in out.timers("k")] == [("quiet", 195.0)]
 
 
-def test_reports_end_by_themselves_when_the_input_ends(run, feed):
+def test_reports_end_by_themselves_when_the_input_ends(in_order, feed):
     stream = feed(TestStream(), at(("k", 1, 0))).advance_watermark_to_infinity()
-    assert by_key(run(Inactivity(60), stream)) == {"k": [60.0, 120.0, 180.0]}
+    assert by_key(in_order(Inactivity(60), stream)) == {"k": [60.0, 120.0, 180.0]}

@@ -207,9 +207,6 @@ def test_a_bundle_sweeps_only_so_many(run):
     [
         (-1, "longer than nothing"),
         ("soon", "not a duration"),
-        (hf.Ttl(1, refresh="always"), "refresh='always'"),
-        (hf.Ttl(1, expired="sometimes"), "expired='sometimes'"),
-        (hf.Ttl(1, time="local"), "time='local'"),
     ],
 )
 def test_what_is_refused(run, ttl, says):

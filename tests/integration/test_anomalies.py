@@ -135,7 +135,7 @@ def test_side_input(feed, run_job, early):
 
 
 def test_as_you_go(feed, run_job):
-    [rows] = run_job(as_you_go(feed_all(feed(EVENT)), key_groups=2))
+    [rows] = run_job(as_you_go(feed_all(feed(EVENT)), watermark="0 seconds", key_groups=2))
     wanted = as_you_go_by_hand(batches())
     check(rows, wanted)
     assert len(wanted) < len([event for rows in batches() for event in rows]) / 3

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import enum
+import importlib.util
 import math
 import pickle
 import sys
+import types
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
@@ -590,8 +593,82 @@ def test_pickles_say_that_they_are_opaque() -> None:
 
 def test_cloudpickle_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(CoderError, match="not installed"):
+    monkeypatch.setitem(sys.modules, "pyspark.cloudpickle", None)
+    with pytest.raises(CoderError, match="neither the package cloudpickle nor PySpark"):
         CloudpickleCoder()
+
+
+def test_pysparks_copy_of_cloudpickle_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    coder = CloudpickleCoder()
+    assert coder.decode(coder.encode(lambda x: x + 1))(1) == 2
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package cloudpickle, as if it were installed."""
+    file = importlib.import_module("pyspark.cloudpickle.cloudpickle").__file__
+    spec = importlib.util.spec_from_file_location("cloudpickle.cloudpickle", file)
+    assert spec is not None
+    inner = importlib.util.module_from_spec(spec)
+    outer = types.ModuleType("cloudpickle")
+    monkeypatch.setitem(sys.modules, "cloudpickle.cloudpickle", inner)
+    monkeypatch.setitem(sys.modules, "cloudpickle", outer)
+    spec.loader.exec_module(inner)  # type: ignore[union-attr]
+    vars(outer).update(dumps=inner.dumps, cloudpickle=inner)
+
+
+def test_a_copy_of_cloudpickle_reads_what_another_has_written(package: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of the package are read where only PySpark is, and the other way round."""
+    written = {name: sys.modules[name].dumps(lambda x: x + 1, protocol=5) for name in ("cloudpickle", "pyspark.cloudpickle")}
+    assert b"pyspark" not in written["cloudpickle"]
+    for missing in written:
+        with monkeypatch.context() as only:
+            only.setitem(sys.modules, missing, None)
+            only.setitem(sys.modules, f"{missing}.cloudpickle", None)
+            assert [CloudpickleCoder().decode(data)(1) for data in written.values()] == [2, 2]
+
+
+class TestPicklesOfTheScriptItself:
+    """A class of `__main__` has no name by which a worker could find it: refused in memory as on Spark."""
+
+    @pytest.fixture
+    def model(self, monkeypatch: pytest.MonkeyPatch) -> type:
+        """A class as a script has it, which pickle finds."""
+        made = type("Model", (), {"__module__": "__main__"})
+        monkeypatch.setattr(sys.modules["__main__"], "Model", made, raising=False)
+        assert type(pickle.loads(pickle.dumps(made()))) is made
+        return made
+
+    @pytest.mark.parametrize(
+        "hidden", [lambda m: m(), lambda m: m, lambda m: [{"x": (m(),)}], lambda m: ["__main__", m(), m()]]
+    )
+    def test_are_refused(self, model: type, hidden: Callable[[Any], Any]) -> None:
+        with pytest.raises(
+            CoderError, match="the class Model is of the script itself, which no worker can import"
+        ) as raised:
+            PickleCoder().encode(hidden(model))
+        assert "CloudpickleCoder()" in str(raised.value)
+        assert "a module of its own" in str(raised.value)
+
+    def test_are_refused_in_a_worker_with_the_same_words(self, model: type, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delattr(sys.modules["__main__"], "Model")
+        with pytest.raises(CoderError, match="the class Model is of the script itself, which no worker can import"):
+            PickleCoder().encode(model())
+
+    def test_cloudpickle_takes_them(self, model: type) -> None:
+        coder = CloudpickleCoder()
+        assert type(coder.decode(coder.encode(model()))).__name__ == "Model"
+
+    def test_a_text_is_only_a_text(self) -> None:
+        assert PickleCoder().decode(PickleCoder().encode(["__main__", Point(1)])) == ["__main__", Point(1)]
+
+    def test_another_class_that_cannot_be_found_gets_the_same_advice(self) -> None:
+        class Local:
+            pass
+
+        with pytest.raises(CoderError, match=r"CloudpickleCoder\(\)"):
+            PickleCoder().encode(Local())
 
 
 def test_coders_come_back_from_their_descriptions() -> None:

@@ -21,9 +21,8 @@ class Count(hf.DoFn):
 
 class TestValidation:
     def test_all_problems_are_told_at_once(self):
-        wrong = hf.Limits(max_keys=0, max_bytes=1.5, max_bytes_per_key=-3, max_bag_size=True, policy="drop")
         with pytest.raises(hf.InvalidStep) as caught:
-            run(Count(), TestStream(), limits=wrong)
+            hf.Limits(max_keys=0, max_bytes=1.5, max_bytes_per_key=-3, max_bag_size=True, policy="drop")
         assert caught.value.problems == [
             "max_keys is 0; it must be a whole number of at least 1.",
             "max_bytes is 1.5; it must be a whole number of at least 1.",

@@ -33,6 +33,8 @@ INNER_MODULES = {
     "holdfast.model.coders.integers",
     "holdfast.model.coders.plain_format",
     "holdfast.model.coders.record_shapes",
+    "holdfast.model.culprits",
+    "holdfast.model.foreign",
     "holdfast.model.params",
     "holdfast.model.partials",
     "holdfast.model.present",
@@ -40,6 +42,7 @@ INNER_MODULES = {
     "holdfast.model.step",
     "holdfast.model.time_units",
     "holdfast.model.triggered",
+    "holdfast.model.undeclared",
     "holdfast.model.window_codec",
 }
 INNER_NAMES = {

@@ -582,17 +582,10 @@ class TestSpecs:
         ],
     )
     def test_of_timers(self, make, sentence):
-        spec = make()
-
-        class Fn(DoFn):
-            def process(self, element, timer=DoFn.TimerParam(spec)):
-                pass
-
-            @on_timer(spec)
-            def fires(self):
-                pass
-
-        assert only_problem(Fn()) == sentence
+        """At once, where it is written."""
+        with pytest.raises(InvalidStep, match=r"TimerSpec\(\.\.\.\) cannot be made: 1 problem") as raised:
+            make()
+        assert raised.value.problems == [sentence]
 
 
 class Fine(DoFn):
@@ -734,7 +727,8 @@ class TakesRates(DoFn):
 class TestSideInputs:
     def test_missing(self):
         assert only_problem(TakesRates()) == (
-            "process has a parameter 'rates', but no side input of that name is given: side_inputs={'rates': AsDict(...)}."
+            "process has a parameter 'rates', but no side input of that name is given: side_inputs={'rates': AsDict(...)}. "
+            "(A timer is rates=DoFn.TimerParam(SPEC), a state cell rates=DoFn.StateParam(SPEC).)"
         )
 
     def test_unknown(self):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from holdfast.errors import InputError, InvalidStep
+from holdfast.model.foreign import foreign_problem
 
 __all__ = ["BuiltinSum", "CallableCombineFn", "CombineFn", "FieldCombineFn"]
 
@@ -215,6 +216,9 @@ def _field_of(element: Any, field: str) -> Any:
 
 
 def _check_callable(fn: Any) -> None:
+    foreign = foreign_problem(fn)
+    if foreign is not None:
+        raise InvalidStep("combine", [foreign])
     if isinstance(fn, type):
         name = fn.__name__
         if issubclass(fn, CombineFn):

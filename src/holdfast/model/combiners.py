@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.errors import InputError, InvalidStep
 from holdfast.model.combine import CombineFn, FieldCombineFn, added
+from holdfast.model.foreign import foreign_problem
 from holdfast.model.sketches import ApproximateDistinct
 
 __all__ = [
@@ -138,6 +139,10 @@ class Top(CombineFn):
     def __init__(self, n: int, key: Callable[[Any], Any] | None = None, reverse: bool = False) -> None:
         if not isinstance(n, int) or isinstance(n, bool) or n < 1:
             raise InvalidStep(type(self).__name__, [f"n must be a whole number from 1 on, but is {n!r}"])
+        foreign = None if key is None else foreign_problem(key)
+        if foreign is not None or not (key is None or callable(key)):
+            reason = foreign or "give a function from an element to what it is compared by"
+            raise InvalidStep.of(type(self).__name__, [f"key is {key!r}: {reason}"])
         self.n = n
         self.key = key
         self.reverse = reverse

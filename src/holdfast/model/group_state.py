@@ -18,6 +18,7 @@ from typing import Any
 from holdfast.errors import GroupStateError, OutputError
 from holdfast.model.coders import Coder
 from holdfast.model.dofn import DoFn, Grouped, GroupedDoFn
+from holdfast.model.foreign import foreign_problem
 from holdfast.model.metrics import Metrics
 from holdfast.model.present import BundleClocks, current_clocks
 from holdfast.model.state import ValueState, ValueStateSpec
@@ -296,6 +297,10 @@ def _inner(fn: Any) -> Any:
 
 
 def _function_problems(fn: Any, method: str) -> Iterator[str]:
+    foreign = foreign_problem(fn)
+    if foreign is not None:
+        yield f"{method} takes a function of (key, values, state): {foreign}"
+        return
     if not callable(fn):
         yield f"{method} was given {fn!r}; give a function of (key, values, state)."
         return

@@ -169,7 +169,7 @@ def build_grouping(
     lateness, window_fn = read_windowing(windowing, allowed_lateness, problems)
     columns, column_problems = transform.columns()
     problems += column_problems
-    problems += _trigger_problems(trigger, accumulation_mode, lateness.micros)
+    problems += trigger_problems(trigger, accumulation_mode, lateness.micros)
     step_name = name or transform.default_name
     if problems:
         raise InvalidStep(step_name, dict.fromkeys(problems))
@@ -187,7 +187,8 @@ def build_grouping(
         raise error.within(step=step_name) from None
 
 
-def _trigger_problems(trigger: Any, mode: Any, lateness: int) -> Iterator[str]:
+def trigger_problems(trigger: Any, mode: Any, lateness: int) -> Iterator[str]:
+    """What is wrong with a trigger and an accumulation mode, together with the allowed lateness in microseconds."""
     if trigger is not None and not isinstance(trigger, Trigger):
         given = f"the class {trigger.__name__}" if isinstance(trigger, type) else repr(trigger)
         yield f"The trigger is {given}; give one such as AfterWatermark(early=AfterCount(100))."

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.errors import InvalidStep
+
 __all__ = ["Limits"]
 
 _POLICIES = ("fail", "evict_lru", "evict_oldest", "over_limit")
@@ -44,17 +46,21 @@ class Limits:
     @staticmethod
     def problems(given: Any) -> Iterator[str]:
         """What is wrong with what was given as limits, in sentences."""
-        if given is None:
-            return
-        if not isinstance(given, Limits):
+        if given is not None and not isinstance(given, Limits):
             what = "the class Limits" if given is Limits else repr(given)
             yield f"limits is {what}; give hf.Limits(max_keys=...)."
-            return
+
+    def __post_init__(self) -> None:
+        problems = [*self._problems()]
+        if problems:
+            raise InvalidStep.of("Limits", problems)
+
+    def _problems(self) -> Iterator[str]:
         for name in _NAMES:
-            limit = getattr(given, name)
+            limit = getattr(self, name)
             if limit is not None and (type(limit) is not int or limit < 1):
                 yield f"{name} is {limit!r}; it must be a whole number of at least 1."
-        if all(getattr(given, name) is None for name in _NAMES):
+        if all(getattr(self, name) is None for name in _NAMES):
             yield f"The limits limit nothing: give one of {', '.join(_NAMES)}."
-        if given.policy not in _POLICIES:
-            yield f"The policy of the limits is {given.policy!r}; it can be {', '.join(map(repr, _POLICIES))}."
+        if self.policy not in _POLICIES:
+            yield f"The policy of the limits is {self.policy!r}; it can be {', '.join(map(repr, _POLICIES))}."

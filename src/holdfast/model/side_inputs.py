@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from holdfast.errors import InputError
+from holdfast.errors import HoldfastError, InputError, InvalidStep
 from holdfast.model.timestamps import Duration
 
 __all__ = ["AsDict", "AsIter", "AsList", "AsSingleton", "SideInput"]
@@ -20,8 +20,16 @@ class SideInput:
     """
 
     def __init__(self, source: Any, *, refresh: Duration | int | float | str | None = None) -> None:
+        problems = [*streaming_problem(source, type(self).__name__)]
+        try:
+            self.refresh = None if refresh is None else Duration.of(refresh)
+            if self.refresh is not None and self.refresh.micros <= 0:
+                problems.append(f"refresh is {refresh!r}; it must be longer than nothing.")
+        except (HoldfastError, TypeError, ValueError) as refused:
+            problems.append(f"refresh is not a duration: {refused}")
+        if problems:
+            raise InvalidStep.of(type(self).__name__, problems)
         self.source = source
-        self.refresh = None if refresh is None else Duration.of(refresh)
 
     def view(self, items: Iterable[Any]) -> Any:
         """What the function is given, of the source's items."""
@@ -29,6 +37,17 @@ class SideInput:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({type(self.source).__name__})"
+
+
+def streaming_problem(source: Any, what: str) -> Iterator[str]:
+    """Says that a streaming DataFrame cannot be read as a whole, and what can be done with it."""
+    if getattr(source, "isStreaming", False) is True:
+        yield (
+            f"{what} is given a streaming DataFrame. A side input is read as a whole, and a stream has no end. Join the two "
+            "streams by key and time: hf.keyed(...).join(hf.keyed(...), within='10 minutes'); or unite them into one step "
+            "that keeps the newest of the other in a cell (docs/groups-and-joins.md). A table that changes is a function "
+            "with refresh: AsDict(lambda: spark.read.parquet(path), refresh='1 minute')."
+        )
 
 
 class AsList(SideInput):

@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.model.coders.pickled import annotation_problems
+from holdfast.model.foreign import foreign_globals
 from holdfast.model.params import Param, ParamKind, StateParam, TimerParam
 from holdfast.model.state import State, StateSpec
 from holdfast.model.timers import Timer, TimerSpec
+from holdfast.model.undeclared import default_problems, undeclared_problem
 
 __all__ = ["Argument", "MethodSignature", "read_signature"]
 
@@ -30,6 +33,7 @@ class Argument:
     spec: Any = None
     default: Any = inspect.Parameter.empty
     """Of a side input's parameter: what it gets if no side input is given."""
+    annotation: Any = None
 
     @property
     def label(self) -> str:
@@ -54,6 +58,14 @@ class MethodSignature:
     def side_inputs(self) -> list[Argument]:
         return [a for a in self.arguments if a.kind is ParamKind.SIDE_INPUT]
 
+    def undeclared(self, argument: Argument) -> str:
+        """What to say of a parameter for which there is no side input."""
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
+        calls = () if code is None else _attributes(list(dis.get_instructions(code)))
+        used = {attribute for name, attribute in calls if name == argument.name}
+        owner = getattr(self.function, "__self__", None)
+        return undeclared_problem(argument.name, argument.annotation, used, owner, self.method)
+
     def specs(self, kind: ParamKind) -> list[Any]:
         return [a.spec for a in self.arguments if a.kind is kind]
 
@@ -77,8 +89,10 @@ def read_signature(
         argument = _argument(parameter, is_element=element_first and position == 0)
         signature.arguments.append(argument)
         signature.problems.extend(_argument_problems(argument, parameter, method, allowed))
+        signature.problems.extend(default_problems(parameter, getattr(bound, "__self__", None), method))
     signature.problems.extend(_repeated(signature))
     signature.problems.extend(_misused_cells(signature))
+    signature.problems.extend(foreign_globals(bound, method))
     return signature
 
 
@@ -98,7 +112,7 @@ def _argument(parameter: inspect.Parameter, is_element: bool) -> Argument:
         return Argument(parameter.name, default.kind)
     if is_element:
         return Argument(parameter.name, ParamKind.ELEMENT)
-    return Argument(parameter.name, ParamKind.SIDE_INPUT, default=default)
+    return Argument(parameter.name, ParamKind.SIDE_INPUT, default=default, annotation=parameter.annotation)
 
 
 def _keyword_problems(parameter: inspect.Parameter, method: str) -> Iterator[str]:
@@ -140,6 +154,9 @@ def _wrong_spec(spec: object, wanted: str) -> str:
 
 
 def _annotation_problems(argument: Argument, parameter: inspect.Parameter, method: str) -> Iterator[str]:
+    if isinstance(argument.spec, StateSpec):
+        what = f"{method} declares the values of {argument.spec!r} to be"
+        yield from annotation_problems(argument.spec.coder, parameter.annotation, what)
     annotation = getattr(parameter.annotation, "__origin__", parameter.annotation)
     if not isinstance(annotation, type) or not issubclass(annotation, (State, Timer)):
         return
@@ -173,18 +190,21 @@ def _misused_cells(signature: MethodSignature) -> Iterator[str]:
     # A name that is bound anew may stand for anything afterwards: `seen = list(seen.read())`.
     for name in set(_stored_names(instructions)):
         cells.pop(name, None)
-    told = set()
+    for name, attribute in dict.fromkeys(_attributes(instructions)):
+        spec = cells.get(name)
+        if spec is not None and not hasattr(spec.live, attribute):
+            yield (
+                f"{signature.method} calls {name}.{attribute}, but {spec!r} is a {spec.kind} cell, "
+                f"which has {', '.join(cell_methods(spec))}."
+            )
+
+
+def _attributes(instructions: Iterable[dis.Instruction]) -> Iterator[tuple[str, str]]:
+    """Each `name.attribute` of a local variable."""
     previous = None
     for instruction in instructions:
         if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and previous is not None:
-            name, attribute = previous, instruction.argval
-            spec = cells.get(name)
-            if spec is not None and not hasattr(spec.live, attribute) and (name, attribute) not in told:
-                told.add((name, attribute))
-                yield (
-                    f"{signature.method} calls {name}.{attribute}, but {spec!r} is a {spec.kind} cell, "
-                    f"which has {', '.join(cell_methods(spec))}."
-                )
+            yield previous, instruction.argval
         previous = _loaded_name(instruction)
 
 

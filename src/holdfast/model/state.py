@@ -8,10 +8,13 @@ A value that was read belongs to the reader: changing it in place changes nothin
 from __future__ import annotations
 
 import abc
+import typing
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
+from holdfast.errors import InvalidStep
 from holdfast.model.coders import Coder, default_coder
+from holdfast.model.coders.pickled import annotation_problems
 from holdfast.model.combine import CombineFn
 from holdfast.model.timestamps import Timestamp
 from holdfast.model.ttl import Ttl
@@ -182,7 +185,8 @@ class CombiningState(State):
 class StateSpec:
     """The declaration of a cell. Specs are compared by identity; within a step their names are unique.
 
-    A spec is not checked when it is made but when the step is built, so that all its problems are told together.
+    A spec is not checked when it is made but when the step is built, so that all its problems are told together. A `Ttl` or
+    an `Upgrade` is checked where it is made.
     """
 
     kind: ClassVar[str] = "state"
@@ -200,12 +204,21 @@ class StateSpec:
     ) -> None:
         self.name = name
         self.coder: Coder = default_coder() if coder is None else coder
-        self.ttl: Ttl | None = Ttl.of(ttl)
+        self._made_wrong: list[str] = []
+        self.ttl: Ttl | None = self._made(Ttl, ttl)
         """How long it lives after the last touch: a duration, or a `Ttl` with all its choices."""
         self.was = was
         """The name that the cell had before, in state that is stored."""
-        self.upgrade: Upgrade | None = Upgrade.of(upgrade)
+        self.upgrade: Upgrade | None = self._made(Upgrade, upgrade)
         """What turns stored values of another coder into this cell's: a function, or an `Upgrade`."""
+
+    def _made(self, kind: Any, given: Any) -> Any:
+        """What was given as a `Ttl` or an `Upgrade`, or what it is made from."""
+        try:
+            return given if given is None or isinstance(given, kind) else kind(given)
+        except InvalidStep as refused:
+            self._made_wrong += refused.problems
+            return None
 
     def problems(self) -> Iterator[str]:
         """What is wrong with this declaration, in sentences."""
@@ -214,12 +227,9 @@ class StateSpec:
         elif self.name.startswith("~"):
             yield f"The cell name {self.name!r} begins with '~', which is kept for Holdfast's own cells."
         yield from coder_problems(self.coder, f"The cell {self.name!r}")
-        if self.ttl is not None:
-            yield from self.ttl.problems(self.name)
+        yield from (f"The cell {self.name!r}: {problem}" for problem in self._made_wrong)
         if self.was is not None and (not isinstance(self.was, str) or not self.was or self.was == self.name):
             yield f"The cell {self.name!r} has was={self.was!r}; give the other name that it had before."
-        if self.upgrade is not None:
-            yield from self.upgrade.problems(self.name)
 
     def describe(self) -> dict[str, Any]:
         """What a manifest records of this cell."""
@@ -312,7 +322,7 @@ class CombiningStateSpec(StateSpec):
             self.combine_fn: CombineFn | None = CombineFn.maybe_from_callable(combine_fn)  # type: ignore[arg-type]
         except (TypeError, ValueError) as refused:
             self.combine_fn = None
-            self._refused = str(refused)
+            self._refused = " ".join(getattr(refused, "problems", [str(refused)]))
         if coder is None and self.combine_fn is not None:
             coder = self.combine_fn.get_accumulator_coder()
         # The coder is checked in problems().
@@ -322,11 +332,23 @@ class CombiningStateSpec(StateSpec):
         yield from super().problems()
         if self.combine_fn is None:
             yield f"The cell {self.name!r} needs a CombineFn or a function such as sum: {self._refused}"
+            return
+        hints = _hints(self.combine_fn.create_accumulator)
+        what = f"The accumulators of the cell {self.name!r} are declared to be"
+        yield from annotation_problems(self.coder, hints.get("return"), what)
 
     def describe(self) -> dict[str, Any]:
         described = super().describe()
         described["combine_fn"] = f"{type(self.combine_fn).__module__}.{type(self.combine_fn).__qualname__}"
         return described
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations; none where a name in them is not known."""
+    try:
+        return typing.get_type_hints(function)
+    except Exception:
+        return {}
 
 
 # Beam's names.

@@ -277,8 +277,6 @@ def _spec_problems(
             yield f"Two {kind} have the name {name!r}; each needs a name of its own."
     for cell in cells:
         yield from cell.problems()
-    for timer in timers:
-        yield from timer.problems()
     for spec in timers:
         if id(spec) in callbacks:
             if _is_redefined(fn, spec):
@@ -336,10 +334,7 @@ def _match_side_inputs(
     for method in methods:
         for argument in method.side_inputs:
             if argument.name not in named and argument.default is inspect.Parameter.empty:
-                problems.append(
-                    f"{method.method} has a parameter {argument.name!r}, but no side input of that name is given: "
-                    f"side_inputs={{'{argument.name}': AsDict(...)}}."
-                )
+                problems.append(method.undeclared(argument))
     return named, extra
 
 

@@ -12,6 +12,7 @@ import enum
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from holdfast.errors import InvalidStep
 from holdfast.model.timestamps import Timestamp
 
 __all__ = ["TimeDomain", "Timer", "TimerSpec", "on_timer", "timers_of"]
@@ -50,11 +51,14 @@ class TimerSpec:
     def __init__(self, name: str, time_domain: TimeDomain = TimeDomain.WATERMARK) -> None:
         self.name = name
         self.time_domain = time_domain
+        problems = [*self._problems()]
+        if problems:
+            raise InvalidStep.of("TimerSpec", problems)
         # Where @on_timer was written for this spec, as (module, qualified name): it tells a callback that has been
         # overwritten from one that never was.
         self.decorated: list[tuple[str, str]] = []
 
-    def problems(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         if not isinstance(self.name, str) or not self.name:
             yield f"A timer needs a name that is a non-empty string, not {self.name!r}."
         if not isinstance(self.time_domain, TimeDomain):

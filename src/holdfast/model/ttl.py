@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidStep
 from holdfast.model.timestamps import Duration
 
 __all__ = ["Ttl"]
@@ -14,6 +14,15 @@ __all__ = ["Ttl"]
 _LUMPS = 256
 _MILLISECOND = 1_000
 _CHOICES = {"refresh": ("write", "read"), "expired": ("never", "until_cleaned"), "time": ("processing", "event")}
+# What Flink and Spark call them.
+_ELSEWHERE = {
+    "OnCreateAndWrite": "refresh='write'",
+    "OnReadAndWrite": "refresh='read'",
+    "NeverReturnExpired": "expired='never'",
+    "ReturnExpiredIfNotCleanedUp": "expired='until_cleaned'",
+    "ProcessingTime": "time='processing'",
+    "EventTime": "time='event'",
+}
 
 
 @dataclass(frozen=True)
@@ -47,22 +56,23 @@ class Ttl:
     def in_event_time(self) -> bool:
         return self.time == "event"
 
-    @staticmethod
-    def of(given: Any) -> Ttl | None:
-        """What a spec was given: None, a Ttl, or a duration."""
-        return given if given is None or isinstance(given, Ttl) else Ttl(given)
+    def __post_init__(self) -> None:
+        problems = [*self._problems()]
+        if problems:
+            raise InvalidStep.of("Ttl", problems)
 
-    def problems(self, cell: str) -> Iterator[str]:
-        """What is wrong with it, in sentences."""
+    def _problems(self) -> Iterator[str]:
         try:
             if self.micros <= 0:
-                yield f"The TTL of the cell {cell!r} is {self.duration!r}; it must be longer than nothing."
+                yield f"its time to live is {self.duration!r}; it must be longer than nothing."
         except (HoldfastError, TypeError, ValueError) as refused:
-            yield f"The TTL of the cell {cell!r} is not a duration: {refused}"
+            yield f"its time to live is not a duration: {refused}"
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                given = getattr(self, name)
-                yield f"The TTL of the cell {cell!r} has {name}={given!r}; it can be {' or '.join(map(repr, choices))}."
+            given = getattr(self, name)
+            if given not in choices:
+                here = _ELSEWHERE.get(given) if isinstance(given, str) else None
+                meant = f" {given} is {here} here." if here else ""
+                yield f"{name} is {given!r}; it can be {' or '.join(map(repr, choices))}.{meant}"
 
     def describe(self) -> dict[str, Any]:
         return {"micros": self.micros, "refresh": self.refresh, "expired": self.expired, "time": self.time}

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.errors import InvalidStep
 from holdfast.model.coders import Coder
+from holdfast.model.foreign import foreign_problem
 
 __all__ = ["Upgrade"]
 
@@ -21,12 +23,19 @@ class Upgrade:
     function: Callable[[Any], Any]
     coder: Coder | None = None
 
-    @staticmethod
-    def of(given: Any) -> Upgrade | None:
-        return given if given is None or isinstance(given, Upgrade) else Upgrade(given)
+    def __post_init__(self) -> None:
+        problems = [*self._problems()]
+        if problems:
+            raise InvalidStep.of("Upgrade", problems)
 
-    def problems(self, cell: str) -> Iterator[str]:
-        if not callable(self.function):
-            yield f"The upgrade of the cell {cell!r} is {self.function!r}; give a function from an old value to a new one."
-        if self.coder is not None and not isinstance(self.coder, Coder):
-            yield f"The upgrade of the cell {cell!r} has {self.coder!r} as its coder, which is not a holdfast Coder."
+    def _problems(self) -> Iterator[str]:
+        foreign = foreign_problem(self.function)
+        if foreign is not None:
+            yield f"its upgrade cannot be called with values: {foreign}"
+        elif not callable(self.function):
+            yield f"its upgrade is {self.function!r}; give a function from an old value to a new one."
+        if isinstance(self.coder, type) and issubclass(self.coder, Coder):
+            name = self.coder.__name__
+            yield f"its upgrade has the class {name} as its coder; write {name}() to make an instance."
+        elif self.coder is not None and not isinstance(self.coder, Coder):
+            yield f"its upgrade has {self.coder!r} as its coder, which is not a holdfast Coder."

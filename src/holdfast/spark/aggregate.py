@@ -30,6 +30,7 @@ from holdfast.spark.build import StepOptions, check_place, make_plan, option_pro
 from holdfast.spark.keyed import KeyedStream
 from holdfast.spark.lifting import LiftedReader, Lifting, can_lift
 from holdfast.spark.panes import PANE_DDL, WINDOW_DDL, PaneLayout
+from holdfast.spark.pickling import pickled_step
 from holdfast.spark.plan import by_value
 from holdfast.spark.rows import ElementReader
 from holdfast.spark.schemas import read_output_schema
@@ -121,10 +122,10 @@ def _lift_function(stream: KeyedStream, transform: CombinePerKey, step: Step) ->
     content = (transform, step.grouping.windowing.window_fn, stream.reader(), step.name)
     given = transform.fn.values() if isinstance(transform.fn, Mapping) else [transform.fn]
     with by_value([type(fn) for fn in given], [fn for fn in given if callable(fn)]):
-        pickled: bytes = cloudpickle.dumps(content)  # type: ignore[no-untyped-call]
+        content_bytes = pickled_step(transform, {"name": step.name, "windowing": step.grouping.windowing.window_fn}, content)
 
     def lift() -> Any:
-        return _lifting(pickled).lift
+        return _lifting(content_bytes).lift
 
     return lift
 

@@ -25,6 +25,7 @@ from holdfast.model.timers import TimeDomain
 from holdfast.model.windows import FixedWindows, GlobalWindows
 from holdfast.spark.arrow_types import arrow_schema
 from holdfast.spark.bounded import bounded_run
+from holdfast.spark.ending import let_queries_end
 from holdfast.spark.initial_state import initial_blobs, initial_problems
 from holdfast.spark.keyed import KEY, KEY_AND_WINDOW, KeyedStream
 from holdfast.spark.lifting import LiftedReader
@@ -258,6 +259,8 @@ def outputs_of(
     packed = stream.prepared(plan.key_groups, plan.parallel_over).mapInArrow(pack, PACKED_SCHEMA).groupBy("label")
     if stream.df.isStreaming:
         apply_settings(spark)
+        if plan.uses_processing_time:
+            let_queries_end(spark)
         begun_with = None if initial is None else initial.groupBy("label")
         results = transformed(packed, plan, metrics, time_mode=_time_mode(plan), initial=begun_with)
     else:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -20,13 +20,15 @@ from pyspark.sql.types import (
 )
 
 from holdfast.engine.backends.choice import Backend
-from holdfast.errors import InvalidStep
+from holdfast.errors import HoldfastError, InvalidStep
 from holdfast.model.coders import Coder
 from holdfast.model.combine import CombineFn
 from holdfast.model.dofn import DoFn
 from holdfast.model.group_state import FlatMapGroupsWithState, GroupState, MapGroupsWithState
+from holdfast.model.grouping import trigger_problems
 from holdfast.model.limits import Limits
 from holdfast.model.side_inputs import SideInput
+from holdfast.model.step import read_windowing
 from holdfast.model.timestamps import Duration
 from holdfast.model.triggers import Trigger
 from holdfast.model.windows import FixedWindows, WindowFn
@@ -52,6 +54,9 @@ def keyed(
     Several key columns make the key a tuple. One value column gives the bare value; several, or none named (then all
     that are neither key nor timestamp), give a named row. `watermark` is how far event time may be out of order.
     """
+    problems = [*_name_problems(key=key, value=value, timestamp=timestamp)]
+    if problems:
+        raise InvalidStep.of("keyed", problems)
     keys = [key] if isinstance(key, str) else list(key)
     values = [value] if isinstance(value, str) else None if value is None else list(value)
     named = not isinstance(value, str)
@@ -59,14 +64,34 @@ def keyed(
     problems = _column_problems(columns, keys, values, timestamp)
     if watermark is not None and timestamp is None:
         problems.append("A watermark is given, but no timestamp column for it; add timestamp='...'.")
-    delay = None
-    if watermark is not None:
-        delay = Duration.of(watermark)
+    delay = None if watermark is None else _delay(watermark, problems)
     if problems:
         raise InvalidStep("keyed", problems)
     if values is None:
         values = [name for name in columns if name not in keys and name != timestamp]
     return KeyedStream(df, tuple(keys), tuple(values), named, timestamp, delay)
+
+
+def _name_problems(**given: Any) -> Iterator[str]:
+    """Columns are given by their names."""
+    for option, names in given.items():
+        several = isinstance(names, (list, tuple)) and option != "timestamp"
+        for name in names if several else [names]:
+            if isinstance(name, Column):
+                yield f"{option} is a Column; give the name of one: make it before, with df.withColumn('...', ...)."
+            elif not isinstance(name, str) and (option == "key" or name is not None):
+                yield f"{option} is {names!r}; give the name of a column{'' if option == 'timestamp' else ', or several'}."
+
+
+def _delay(watermark: Any, problems: list[str]) -> Duration | None:
+    try:
+        delay = Duration.of(watermark)
+    except (HoldfastError, TypeError, ValueError) as refused:
+        problems.append(f"watermark is not a duration: {refused}")
+        return None
+    if delay.micros < 0:
+        problems.append(f"watermark is {watermark!r}; it cannot be negative.")
+    return delay
 
 
 def _column_problems(
@@ -122,6 +147,11 @@ class KeyedStream:
         only what is new or all so far. By default there is one result when the watermark passes the end of the window,
         and one more whenever something comes late, within the allowed lateness.
         """
+        problems: list[str] = []
+        lateness, _ = read_windowing(window_fn, allowed_lateness, problems)
+        problems += trigger_problems(trigger, accumulation_mode, lateness.micros)
+        if problems:
+            raise InvalidStep.of("window_into", problems)
         return replace(
             self,
             window_fn=window_fn,

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-__all__ = ["plan_text", "register", "steps_above"]
+__all__ = ["plan_text", "register", "steps_above", "steps_in"]
 
 _MARK = re.compile(r"holdfast_step_(\d+)")
 _numbers = itertools.count(1)
@@ -39,5 +39,10 @@ def plan_text(frame: DataFrame) -> str:
 
 def steps_above(frame: DataFrame) -> list[Any]:
     """The plans of the steps that a DataFrame depends on."""
-    numbers = dict.fromkeys(int(number) for number in _MARK.findall(plan_text(frame)))
+    return steps_in(plan_text(frame))
+
+
+def steps_in(text: str) -> list[Any]:
+    """The plans of the steps in the text of a logical plan."""
+    numbers = dict.fromkeys(int(number) for number in _MARK.findall(text))
     return [_plans[number] for number in numbers if number in _plans]

@@ -27,11 +27,13 @@ from holdfast.engine.runners import make_runner
 from holdfast.engine.state import Layout
 from holdfast.engine.whole_windows import PaneCollector, PartialBlock, WholeWindowRunner
 from holdfast.errors import HoldfastError, InvalidStep
+from holdfast.model.culprits import BACKEND_ADVICE
 from holdfast.model.grouping import build
 from holdfast.model.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
 from holdfast.spark.lifting import LiftedReader
 from holdfast.spark.panes import PaneLayout, PaneWriter
 from holdfast.spark.payload import from_payload, to_payloads
+from holdfast.spark.pickling import pickled, pickled_step
 from holdfast.spark.rows import ElementReader, OutputWriter
 
 __all__ = ["Loaded", "StepPlan", "by_value"]
@@ -89,21 +91,15 @@ class StepPlan:
         combined = getattr(fn, "fn", None)
         given = list(combined.values()) if isinstance(combined, Mapping) else [combined]
         with by_value([type(fn), type(options.get("windowing")), *map(type, given)], given, getattr(fn, "code_modules", ())):
-            pickled: bytes = cloudpickle.dumps((fn, options))  # type: ignore[no-untyped-call]
-        return pickled
+            return pickled_step(fn, options)
 
     @staticmethod
     def pickle_backend(step: str, backend: Backend) -> bytes | None:
         """The bytes of the factory of a backend of the user's own."""
         if isinstance(backend, str):
             return None
-        try:
-            with by_value([backend if isinstance(backend, type) else type(backend)]):
-                pickled: bytes = cloudpickle.dumps(backend)  # type: ignore[no-untyped-call]
-        except Exception as error:
-            problem = f"The backend {backend!r} cannot be sent to a worker: {error}. Open what cannot be sent in make()."
-            raise InvalidStep(step, [problem]) from error
-        return pickled
+        with by_value([backend if isinstance(backend, type) else type(backend)]):
+            return pickled(step, backend, [(type(backend).__name__, backend)], BACKEND_ADVICE)
 
     def load(self) -> Loaded:
         """Builds the step in a worker."""

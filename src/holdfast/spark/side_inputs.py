@@ -19,13 +19,17 @@ from pyspark import SparkFiles, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from holdfast.model.side_inputs import SideInput
+from holdfast.errors import InvalidStep
+from holdfast.model.side_inputs import SideInput, streaming_problem
 from holdfast.model.step import Step
 from holdfast.spark.arrow_types import to_python
 from holdfast.spark.local_files import temporary_folder
+from holdfast.spark.pickling import pickled
 
 __all__ = ["Refresher", "Sent", "send_all"]
 
+
+_PLAIN = "Give plain values: numbers, texts, lists, dicts"
 
 _refreshers: list[Refresher] = []
 """Kept as long as the driver lives: executors fetch the files from it whenever they start."""
@@ -54,27 +58,18 @@ def _version(file: Path) -> int:
 
 def send_all(spark: SparkSession, step: Step) -> dict[str, Sent]:
     """What each side input is sent as, by the name of its parameter; `*n` for those of `*args`."""
-    named = {name: _send(spark, side_input) for name, side_input in step.side_inputs.items()}
-    extra = {f"*{i:03d}": _send(spark, s) for i, s in enumerate(step.extra_side_inputs)}
-    return named | extra
+    extra = {f"*{i:03d}": side_input for i, side_input in enumerate(step.extra_side_inputs)}
+    return {name: _send(spark, step.name, name, given) for name, given in {**step.side_inputs, **extra}.items()}
 
 
-def _send(spark: SparkSession, side_input: SideInput) -> Sent:
+def _send(spark: SparkSession, step: str, parameter: str, side_input: SideInput) -> Sent:
     name = f"holdfast-side-input-{uuid.uuid4().hex}"
-    refresher = Refresher(spark, side_input, name)
+    refresher = Refresher(spark, side_input, name, step=step, parameter=parameter)
     refresher.send()
     _refreshers.append(refresher)
     if side_input.refresh is not None:
         spark.streams.addListener(refresher)
     return Sent(name)
-
-
-def _view(side_input: SideInput) -> Any:
-    """The content of a side input: of a DataFrame its rows as plain tuples, or bare values if it has one column."""
-    source = side_input.source() if callable(side_input.source) else side_input.source
-    if isinstance(source, DataFrame):
-        source = _rows(source)
-    return side_input.view(source)
 
 
 def _rows(source: DataFrame) -> list[Any]:
@@ -86,10 +81,12 @@ def _rows(source: DataFrame) -> list[Any]:
 class Refresher(StreamingQueryListener):
     """Sends a side input, and again after a micro-batch when its time has come."""
 
-    def __init__(self, spark: SparkSession, side_input: SideInput, name: str) -> None:
+    def __init__(self, spark: SparkSession, side_input: SideInput, name: str, *, step: str, parameter: str) -> None:
         self._spark = spark
         self._side_input = side_input
         self._name = name
+        self._step = step
+        self._parameter = f"*args[{int(parameter[1:])}]" if parameter.startswith("*") else parameter
         self._sent_at = 0.0
         self._versions = itertools.count()
         self._folder = temporary_folder(self, "holdfast-side-input-")
@@ -97,10 +94,22 @@ class Refresher(StreamingQueryListener):
     def send(self) -> None:
         """Reads the source and gives its content to the workers."""
         self._sent_at = time.monotonic()
-        content = cloudpickle.dumps(_view(self._side_input))  # type: ignore[no-untyped-call]
+        view = self._view()
+        content = pickled(self._step, view, [(f"The side input {self._parameter!r}", view)], _PLAIN)
         file = self._folder / f"{self._name}.{next(self._versions)}"
         file.write_bytes(content)
         self._spark.sparkContext.addFile(str(file))
+
+    def _view(self) -> Any:
+        """The content of a side input: of a DataFrame its rows as plain tuples, or bare values if it has one column."""
+        given = self._side_input.source
+        source = given() if callable(given) else given
+        if isinstance(source, DataFrame):
+            refused = [*streaming_problem(source, f"The side input {self._parameter!r}")]
+            if refused:
+                raise InvalidStep(self._step, refused)
+            source = _rows(source)
+        return self._side_input.view(source)
 
     def _send_if_due(self) -> None:
         assert self._side_input.refresh is not None

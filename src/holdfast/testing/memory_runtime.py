@@ -29,6 +29,7 @@ from holdfast.engine.runners import make_runner
 from holdfast.engine.state import KeyGroupState, Layout
 from holdfast.engine.tables import Slot
 from holdfast.errors import HoldfastError, InvalidStep
+from holdfast.model.culprits import BACKEND_ADVICE, sending_problems
 from holdfast.model.step import Step
 from holdfast.model.timestamps import MIN_TIMESTAMP
 from holdfast.testing.memory_store import MemoryStore
@@ -223,8 +224,8 @@ def copied_backend(backend: BackendFactory) -> BackendFactory:
     try:
         return copy.deepcopy(backend)
     except Exception as error:
-        problem = f"The backend {backend!r} cannot be sent to a worker: {error}. Open what cannot be sent in make()."
-        raise InvalidStep("run", [problem]) from error
+        problems = sending_problems(copy.deepcopy, [(type(backend).__name__, backend)], BACKEND_ADVICE)
+        raise InvalidStep("run", problems or [f"The backend cannot be sent to a worker: {error}"]) from error
 
 
 def _extend(outputs: list[Output], runner: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.engine.backends.choice import Backend, backend_problems
 from holdfast.errors import InvalidStep
+from holdfast.model.culprits import sending_problems
 from holdfast.model.dofn import DoFn
 from holdfast.model.grouping import CombinePerKey, GroupByKey, build
 from holdfast.model.limits import Limits
@@ -95,8 +96,8 @@ def _copied(fn: Any) -> Any:
     try:
         return copy.deepcopy(fn)
     except Exception as error:
-        problem = f"The function cannot be sent to a worker: {error}. Make what cannot be copied in setup()."
-        raise InvalidStep(type(fn).__name__, [problem]) from error
+        problems = sending_problems(copy.deepcopy, [(type(fn).__name__, fn)])
+        raise InvalidStep(type(fn).__name__, problems or [f"The function cannot be sent to a worker: {error}"]) from error
 
 
 def _option_problems(backend: Backend, key_groups: int, runtime: str, start_from: Results | None) -> Iterator[str]:
