@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -289,3 +290,42 @@ def test_a_sink_may_refuse_before_anything_is_processed(make, tmp_path):
     with pytest.raises(hf.SinkError, match="elsewhere"):
         make(Elsewhere(), trigger="available now").run()
     assert not (tmp_path / "checkpoint" / "offsets").exists()
+
+
+def test_a_parquet_sink_of_a_job_that_wrote_nothing_can_be_read(spark, feed, tmp_path):
+    source = feed(ROWS, "nothing")
+
+    def run(checkpoint):
+        rows = hf.keyed(source.df, key="k", value="v").par_do(Count(), output=OUTPUT)
+        job = hf.Job("nothing", checkpoint=str(tmp_path / checkpoint), trigger="available now", progress=False)
+        job.write(rows, hf.sinks.Parquet(tmp_path / "rows")).run()
+        return spark.read.parquet(str(tmp_path / "rows"))
+
+    empty = run("checkpoint")
+    assert (empty.columns, empty.count()) == (["k", "n", "batch_id"], 0)
+    source.add({"k": "a", "v": "x"})
+    assert [tuple(row) for row in run("checkpoint").collect()] == [("a", 1, 0)]
+    with pytest.raises(hf.SinkError, match="this is another one"):
+        run("another")
+    assert not (tmp_path / "another" / "offsets").exists()
+
+
+def test_a_checkpoint_that_was_taken_back_by_one_is_no_replay(source, tmp_path):
+    from holdfast.ops import create_savepoint, restore_savepoint
+
+    def run(checkpoint, **options):
+        rows = hf.keyed(source.df, key="k", value="v").par_do(Count(), output=OUTPUT)
+        job = hf.Job("back", checkpoint=str(tmp_path / checkpoint), trigger="available now", progress=False)
+        job.write(rows, hf.sinks.Sqlite(tmp_path / "rows.db", "counts", **options)).run()
+
+    run("checkpoint")
+    create_savepoint(None, str(tmp_path / "checkpoint"), str(tmp_path / "savepoint"))
+    source.add({"k": "a", "v": "x"})
+    run("checkpoint")
+    source.add({"k": "a", "v": "x"})
+    restore_savepoint(None, str(tmp_path / "savepoint"), str(tmp_path / "restored"))
+    with pytest.raises(hf.SinkError):
+        run("restored")
+    run("restored", take_over=True)
+    with sqlite3.connect(tmp_path / "rows.db") as database:
+        assert database.execute("SELECT n FROM counts ORDER BY n").fetchall() == [(1,), (2,), (3,)]
