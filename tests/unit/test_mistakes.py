@@ -110,7 +110,7 @@ class TestChoices:
             (lambda: hf.Upgrade(5), "its upgrade is 5; give a function from an old value to a new one."),
             (lambda: hf.Upgrade(str, hf.VarIntCoder), "write VarIntCoder() to make an instance."),
             (lambda: hf.AsList([], refresh="soon"), "refresh is not a duration"),
-            (lambda: hf.AsList([], refresh=0), "refresh is 0; it must be longer than nothing."),
+            (lambda: hf.AsList([], refresh=-1), "refresh is -1; it cannot be negative."),
             (lambda: hf.Top(3, key="amount"), "key is 'amount': give a function"),
         ],
     )

@@ -23,8 +23,8 @@ class SideInput:
         problems = [*streaming_problem(source, type(self).__name__)]
         try:
             self.refresh = None if refresh is None else Duration.of(refresh)
-            if self.refresh is not None and self.refresh.micros <= 0:
-                problems.append(f"refresh is {refresh!r}; it must be longer than nothing.")
+            if self.refresh is not None and self.refresh.micros < 0:
+                problems.append(f"refresh is {refresh!r}; it cannot be negative.")
         except (HoldfastError, TypeError, ValueError) as refused:
             problems.append(f"refresh is not a duration: {refused}")
         if problems:
