@@ -30,6 +30,9 @@ _KEYS = 24
 _ITEMS = 8
 """So many values of a collection."""
 
+_OBJECTS_MAX = 1_000
+"""A value that refers to more than about so many objects refers to what is not its own, for all that is known."""
+
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 _ATOMS = frozenset({bytes, float, str})
 
@@ -120,7 +123,8 @@ def deep_size(value: Any, counted: set[int]) -> int:
         return 0 if id(value) in counted else _count(value, counted)
     size = 0
     left: list[Iterable[Any]] = [(value,)]
-    while left:
+    most = len(counted) + _OBJECTS_MAX
+    while left and len(counted) < most:
         for thing in left.pop():
             if thing is None or isinstance(thing, (bool, *_SHARED)) or id(thing) in counted:
                 continue
