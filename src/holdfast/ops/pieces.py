@@ -79,7 +79,8 @@ class PieceFinder:
 
     def _add_store(self, pieces: Pieces, store: Partition, version: int) -> None:
         base = max((v for v in store.snapshots if v <= version), default=0)
-        for number in range(base + 1, version + 1):
+        # Not more than there can be: of a version that is far off, the first that is missing says enough.
+        for number in range(base + 1, min(version, base + 1 + len(store.changelogs)) + 1):
             found = store.changelogs.get(number)
             if found is None:
                 pieces.missing.append(join(store.path, f"{number}.changelog"))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from holdfast.errors import CorruptState
 from holdfast.ops.layout import Checkpoint
 from holdfast.ops.pieces import whole_pieces
-from holdfast.ops.placing import building
+from holdfast.ops.placing import building, check_links
 from holdfast.ops.restore import place_schemas
 from holdfast.spark.files import copy_file, join
 from holdfast.spark.job_manifest import MANIFEST_FILE
@@ -34,6 +34,7 @@ def replacing_state(checkpoint: Checkpoint) -> Iterator[tuple[Checkpoint, int]]:
             f"The state after the last micro-batch of {checkpoint.path!r} is not whole.",
             todo=f"see what is: holdfast checkpoint verify {checkpoint.path}",
         )
+    check_links(files, checkpoint.path)
     with building(files, join(checkpoint.path, _NEW)) as work:
         for piece in whole_pieces(checkpoint, batch):
             copy_file(files, piece.path, files, join(work, piece.name))

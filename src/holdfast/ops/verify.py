@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pyspark.sql import SparkSession
 
@@ -22,7 +23,9 @@ from holdfast.ops.blob_check import BlobCheck, check_blobs
 from holdfast.ops.damage import damage
 from holdfast.ops.layout import Checkpoint
 from holdfast.ops.pieces import PieceFinder
+from holdfast.ops.placing import LINKED
 from holdfast.spark.files import files_of, join, normalised
+from holdfast.spark.query_files import schema_name
 
 __all__ = ["Problem", "Verification", "checkpoint_to_verify", "verify_checkpoint"]
 
@@ -124,6 +127,8 @@ def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) ->
         what = damage(checkpoint.files, file, content)
         if what is not None:
             found.add(file.path, what)
+    for link in checkpoint.files.links(checkpoint.path):
+        found.add(link, LINKED)
     for name in ("metadata", "offsets", "commits"):
         if checkpoint.files.info(join(checkpoint.path, name)) is None:
             found.add(join(checkpoint.path, name), "it is missing")
@@ -171,7 +176,11 @@ def _check_schemas(checkpoint: Checkpoint, finder: PieceFinder, found: Verificat
         folder = join(operator.path, "_stateSchema")
         for content in checkpoint.operator_metadata(operator.number).values():
             for path in (path for store in content["stateStoreInfo"] for path in store.get("stateSchemaFilePaths", ())):
-                below = path.rpartition("/_stateSchema/")[2]
+                try:
+                    below = schema_name(operator.path, path)
+                except CorruptState as error:
+                    found.add(join(operator.path, "_metadata"), error.what.rstrip("."))
+                    continue
                 moved |= normalised(path) != normalised(join(folder, below))
                 if checkpoint.files.info(join(folder, below)) is None:
                     found.add(join(folder, below), "it is missing, and the state cannot be read without it")
@@ -180,7 +189,9 @@ def _check_schemas(checkpoint: Checkpoint, finder: PieceFinder, found: Verificat
 
 
 def _gaps(numbers: list[int]) -> list[int]:
-    return sorted(set(range(numbers[0], numbers[-1])) - set(numbers)) if numbers else []
+    """Of each gap between numbers the first that is missing, and the last."""
+    pairs = [(a + 1, b - 1) for a, b in pairwise(numbers) if b - a > 1]
+    return sorted({number for pair in pairs for number in pair})
 
 
 def _is_rescaling(checkpoint: Checkpoint, batch: int) -> bool:
