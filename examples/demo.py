@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -33,10 +33,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--payments", type=int, default=60_000)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "holdfast-demo")
+    parser.add_argument("--folder", type=Path, help="where to keep its files; a new folder for temporary files by default")
     options = parser.parse_args()
-    folder = options.folder.resolve()
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = new_folder(options.folder)
+    print(f"everything is kept in {folder}", flush=True)
     payments, planted = generate(options.seed, cards=options.payments // 8, payments=options.payments, hours=12, fraud=12)
     write_files(payments, folder / "input", FILES)
     print(f"{len(payments):,} payments in {FILES} files (seed {options.seed}), fraud planted on {2 * 12} cards", flush=True)
@@ -51,6 +51,17 @@ def main() -> int:
         print(f"The job ended with {finished}.", file=sys.stderr)
         return 1
     return report(folder, payments, planted, seconds)
+
+
+def new_folder(given: Path | None) -> Path:
+    """A folder that is new and nobody else's, or the given one, if it is empty. Nothing is ever removed."""
+    if given is None:
+        return Path(tempfile.mkdtemp(prefix="holdfast-demo-")).resolve()
+    folder = given.resolve()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise SystemExit(f"There is something in {folder} already: give a folder that is new or empty.")
+    return folder
 
 
 def start_job(folder: Path) -> subprocess.Popen[bytes]:
@@ -103,7 +114,9 @@ def report(folder: Path, payments: list[Payment], planted: Planted, seconds: flo
     print(f"against the rules worked out by hand: {lost} alerts lost, {doubled} doubled, {invented} invented")
     print(f"{len(payments):,} payments in {seconds:.0f} s, two starts of Spark and one kill included")
     print(f"checkpoint: {folder / 'checkpoint'}\nalerts:     {folder / 'alerts.db'}")
-    print(f"look inside: {Path(sys.executable).with_name('holdfast')} state ls {folder / 'checkpoint'}")
+    tool = shlex.join([str(Path(sys.executable).with_name("holdfast")), "state", "ls", str(folder / "checkpoint")])
+    print(f"look inside: {tool}\nremove all:  {shlex.join(['rm', '-r', str(folder)])}")
+    print("to keep it for longer than temporary files are kept: examples/demo.py --folder DIRECTORY")
     return 0 if got == wanted else 1
 
 

@@ -6,8 +6,9 @@ import threading
 import uuid
 
 import pytest
-from py4j.protocol import Py4JJavaError
 
+from holdfast.cli.main import main
+from holdfast.errors import CheckpointError
 from holdfast.ops.export import export_state
 from holdfast.ops.importing import import_state
 from holdfast.ops.restore import restore_savepoint
@@ -72,5 +73,24 @@ def test_a_file_that_stays_damaged_is_an_error(spark, elsewhere, tmp_path):
     files = files_of(spark, path)
     files.write(path, b"before")
     (tmp_path / "elsewhere" / "file").write_bytes(b"after")
-    with pytest.raises(Py4JJavaError, match="Checksum error"):
+    with pytest.raises(CheckpointError, match="could not be reached: Checksum error"):
         files.read(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("s3a://bucket/checkpoint", "org.apache.hadoop:hadoop-aws:"),
+        ("abfss://a@b.dfs.core.windows.net/checkpoint", "org.apache.hadoop:hadoop-azure:"),
+        ("gs://bucket/checkpoint", "gcs-connector"),
+        ("s3://bucket/checkpoint", "write s3a:// instead of s3://"),
+        ("nothing://bucket/checkpoint", "look whether the scheme is written correctly"),
+    ],
+)
+def test_a_file_system_without_its_jars(spark, capsys, path, told):
+    assert main(["checkpoint", "show", path]) == 1
+    said = capsys.readouterr().err
+    assert f"Spark cannot reach '{path}" in said
+    assert "jars for" in said
+    assert told in said
+    assert "An error occurred while calling" not in said

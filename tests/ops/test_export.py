@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.errors import CheckpointError, InputError
+from holdfast.errors import CheckpointError, CorruptState, InputError
 from holdfast.ops.export import export_state
 from holdfast.ops.importing import import_state
 from holdfast.ops.state_frame import read_state
@@ -112,6 +112,81 @@ def test_rows_that_are_wrong_are_named_and_nothing_is_written(spark, export, tmp
     for _, told in changes:
         assert refused.match(told)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["export"]
+
+
+def edited(rows, cell, nth=0, **changes):
+    """The rows, of which one of a cell is another."""
+    place = [number for number, row in enumerate(rows) if row["cell"] == cell][nth]
+    return [{**row, **changes} if number == place else row for number, row in enumerate(rows)]
+
+
+OTHER_TYPES = {
+    "a text for a number": ("total", '"many"', "it is of the type str, and all that is stored is int"),
+    "a broken number": ("total", "5.5", "it is of the type float, and all that is stored is int"),
+    "in a bag": ("amounts", '[1, "two"]', "one of its values is of the type str"),
+    "a text for a bag": ("amounts", '"abc"', "which a bag cell cannot have"),
+    "in an ordered list": ("times", '[{"$tuple": [{"$timestamp": 5}, "x"]}]', "one of its values is of the type str"),
+    "in a set": ("kinds", '{"$set": [7]}', "one of its values is of the type int"),
+    "a list for a set": ("kinds", '["kind 1"]', "which a set cell cannot have"),
+    "a list for a map": ("by_kind", "[]", "which a map cell cannot have"),
+}
+
+
+def test_values_of_another_type_are_told_all_together(spark, export, tmp_path):
+    """Also where the coder of the cell takes anything, in all steps, and with every other problem."""
+
+    def change(rows):
+        for nth, (cell, value, _) in enumerate(OTHER_TYPES.values()):
+            rows = edited(rows, cell, nth, value=value)
+        return edited(rows, "count", kind="bag", value='"x"')
+
+    edit(export, change)
+    edit(export, lambda rows: edited(rows, "total", value="[1]"), "running")
+    with pytest.raises(InputError) as refused:
+        import_state(spark, str(export), str(tmp_path / "imported"))
+    told = str(refused.value)
+    for _, _, problem in OTHER_TYPES.values():
+        assert problem in told
+    assert "The kind is 'bag', and that of the cell is 'value'." in told
+    assert "The coder 'varint' cannot encode 'x' of type str." in told
+    assert "- running, key" in told
+    assert "it is of the type list, and all that is stored is int" in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["export"]
+
+
+def test_another_type_for_a_whole_cell(spark, export, tmp_path):
+    """Code that keeps another type from now on: without the stored form there is nothing that the values must fit."""
+
+    def change(rows):
+        other = {"encoded": None}
+        return [{**row, **other, "value": f"{row['value']}.5"} if row["cell"] == "total" else row for row in rows]
+
+    edit(export, change, "running")
+    import_state(spark, str(export), str(tmp_path / "imported"))
+    told = [row.value for row in read_state(spark, str(tmp_path / "imported"), step="running").collect()]
+    assert told
+    assert all(value.endswith(".5") for value in told)
+
+
+def test_an_export_apart_from_its_checkpoint(spark, payments, export, tmp_path):
+    before = checksums(payments.stopped)
+    for directory in (f"{payments.stopped}/export", payments.stopped):
+        with pytest.raises(CheckpointError, match=r"lies in|the same place"):
+            export_state(spark, payments.stopped, directory)
+    with pytest.raises(CheckpointError, match="lies in"):
+        import_state(spark, str(export), str(export / "new"))
+    assert checksums(payments.stopped) == before
+
+
+def test_an_export_with_more_than_a_checkpoint_has(spark, export, tmp_path):
+    (export / "checkpoint" / "holdfast" / "lock.json").write_text("{}")
+    with pytest.raises(CorruptState, match="is not a file of an export"):
+        import_state(spark, str(export), str(tmp_path / "new"))
+    (export / "checkpoint" / "holdfast" / "lock.json").unlink()
+    (export / "checkpoint" / "sources" / "link").symlink_to("/etc")
+    with pytest.raises(CheckpointError, match="links are not followed"):
+        import_state(spark, str(export), str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_row_that_comes_twice(spark, export, tmp_path):

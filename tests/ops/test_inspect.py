@@ -131,8 +131,16 @@ def test_what_cannot_be_asked(spark, payments, tmp_path):
         show_state(spark, payments.checkpoint, step="nothing")
     with pytest.raises(CheckpointError, match="has no state"):
         show_state(spark, payments.checkpoint, key="nobody")
-    with pytest.raises(InputError, match="is not a window"):
+    with pytest.raises(InputError, match="There is no window 'yesterday'") as refused:
         show_state(spark, payments.checkpoint, step="everything", window="yesterday")
+    assert "1970-01-01T00:10:00Z to 1970-01-01T00:20:00Z" in refused.value.detail
+    with pytest.raises(InputError, match="There is no window 'yesterday'") as refused:
+        show_state(spark, payments.checkpoint, step="running", window="yesterday")
+    assert "There are: global." in refused.value.detail
+    with pytest.raises(InputError, match="There is no cell or timer 'nope'") as refused:
+        show_state(spark, payments.checkpoint, cell="nope")
+    assert "everything has 'count', 'amounts'" in refused.value.todo
+    assert "'due'; running has 'total'" in refused.value.todo
     with pytest.raises(CheckpointError, match="There is nothing at"):
         read_state(spark, str(tmp_path / "missing"))
     with pytest.raises(CheckpointError, match="is not a checkpoint"):
@@ -156,6 +164,22 @@ def test_the_commands_speak_to_people_and_to_programs(spark, payments, capsys, a
 def test_a_command_that_cannot_says_why(spark, tmp_path, capsys, command):
     assert main(["state", command, str(tmp_path / "missing")]) == 1
     assert "There is nothing at" in capsys.readouterr().err
+
+
+def test_a_window_by_the_beginning_of_its_text(spark, payments):
+    """Also if it is no time, and not of the first window that there is."""
+    view = show_state(spark, payments.checkpoint, step="everything", window="1970-01-01T00:1", cell="count")
+    assert {cell.window for cell in view.cells} == {"1970-01-01T00:10:00Z to 1970-01-01T00:20:00Z"}
+
+
+def test_a_cell_that_one_step_has(spark, payments):
+    assert show_state(spark, payments.checkpoint, cell="due").step_names == ["everything"]
+
+
+@pytest.mark.parametrize("option", ["--cell", "--window"])
+def test_what_is_not_there_is_no_success(spark, payments, capsys, option):
+    assert main(["state", "show", payments.checkpoint, option, "garbage"]) == 1
+    assert "There is no" in capsys.readouterr().err
 
 
 def test_wrong_usage(capsys):

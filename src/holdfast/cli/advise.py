@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from holdfast.cli.arguments import Checkpoint
 from holdfast.cli.groups import app
-from holdfast.cli.output import AsJson, console, give, quiet_spark, size_text, table, working
+from holdfast.cli.output import AsJson, console, give, quiet_spark, say, size_text, table, text, working
+from holdfast.engine.readable import counted
 
 if TYPE_CHECKING:
     from holdfast.ops.advise import Advice, StateSize
@@ -49,14 +49,14 @@ _SIZE = ("step", "keys", "bytes of each", "versions", "size", "in a day")
 def _show(found: Advice) -> None:
     console.print(table("State size = keys x bytes of each x versions", _SIZE, [_size_row(size) for size in found.sizes]))
     if found.interval is None:
-        console.print(Text("No micro-batch could be timed: the files of a copy do not say when they were written."))
+        say("No micro-batch could be timed: the files of a copy do not say when they were written.")
     else:
         console.print(table("Checkpoint interval = cost / (duration x tolerance)", ("", ""), _interval_rows(found)))
     for advised in found.recommendations:
         of = f" of {advised.step}" if advised.step else ""
         change = f"{advised.now} -> {advised.recommended}" if advised.is_a_change else f"{advised.now}, as it is"
-        console.print(Text(f"{advised.setting}{of}: ", "bold") + Text(change))
-        console.print(Text(f"    {advised.why}."))
+        console.print(text(f"{advised.setting}{of}: ", "bold") + text(change))
+        say(f"    {advised.why}.")
 
 
 def _size_row(size: StateSize) -> tuple[str, ...]:
@@ -70,7 +70,10 @@ def _interval_rows(found: Advice) -> list[tuple[str, str]]:
     longest = "any" if interval.longest_seconds is None else f"{interval.longest_seconds:.1f} s"
     verdict = "a checkpoint with every one is affordable" if interval.interval_batches <= 1 else "checkpoints are too dear"
     return [
-        ("cost of a checkpoint", f"{interval.cost_seconds:.2f} s, the shortest of {measured.batches} micro-batches"),
+        (
+            "cost of a checkpoint",
+            f"{interval.cost_seconds:.2f} s, the shortest of {counted(measured.batches, 'micro-batch', 'micro-batches')}",
+        ),
         ("duration of a micro-batch", f"{interval.duration_seconds:.2f} s"),
         ("tolerance", f"{interval.tolerance:.1f} micro-batches"),
         ("interval", f"{interval.interval_batches:.3f} micro-batches: {verdict}"),

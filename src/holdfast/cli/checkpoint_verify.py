@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.groups import checkpoint
-from holdfast.cli.output import AsJson, console, give, quiet_spark, working
+from holdfast.cli.output import AsJson, give, quiet_spark, say, working
+from holdfast.engine.readable import counted
 from holdfast.ops.layout import spans
 from holdfast.ops.verify import Verification, checkpoint_to_verify, verify_checkpoint
 from holdfast.spark.files import is_local
@@ -42,13 +43,13 @@ def verify(
 
 def _show(found: Verification) -> None:
     for problem in found.problems:
-        console.print(f"damaged: {problem}", markup=False, highlight=False)
+        say(f"damaged: {problem}")
     for note in found.notes:
-        console.print(f"note: {note}", markup=False, highlight=False)
+        say(f"note: {note}")
     last = "none" if found.last_whole_batch is None else str(found.last_whole_batch)
-    console.print(
-        f"{found.files} files of {found.file_bytes} bytes, {found.blobs} blobs in {found.key_groups} key groups of "
-        f"{found.blob_bytes} bytes. Whole micro-batches: {spans(found.whole_batches)}. The last: {last}.",
-        highlight=False,
+    files, blobs = counted(found.files, "file"), counted(found.blobs, "blob")
+    say(
+        f"{files} of {counted(found.file_bytes, 'byte')}, {blobs} in {counted(found.key_groups, 'key group')} of "
+        f"{counted(found.blob_bytes, 'byte')}. Whole micro-batches: {spans(found.whole_batches)}. The last: {last}."
     )
-    console.print("The checkpoint is whole." if found.is_whole else "The checkpoint is damaged.", highlight=False)
+    say("The checkpoint is whole." if found.is_whole else "The checkpoint is damaged.")

@@ -6,10 +6,9 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from holdfast.cli.groups import app
-from holdfast.cli.output import AsJson, console, give, working
+from holdfast.cli.output import AsJson, console, give, say, text, working
 
 __all__ = ["doctor"]
 
@@ -25,9 +24,9 @@ def doctor(
     from holdfast.ops.doctor import FAILED, Check, examine
 
     def show(check: Check) -> None:
-        console.print(Text(f"{check.status:8}", _STYLES[check.status]) + Text(f"{check.name}: {check.found}"))
+        console.print(text(f"{check.status:8}", _STYLES[check.status]) + text(f"{check.name}: {check.found}"))
         if check.advice:
-            console.print(Text(f"          {check.advice}"))
+            say(f"          {check.advice}")
 
     checks = []
     with working("Looking"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 __all__ = ["app", "checkpoint", "savepoint", "state"]
@@ -18,6 +21,24 @@ app = typer.Typer(
 state = typer.Typer(help="Look at state, export and import it.", no_args_is_help=True, context_settings=_HELP)
 checkpoint = typer.Typer(help="Look at a checkpoint as a whole.", no_args_is_help=True, context_settings=_HELP)
 savepoint = typer.Typer(help="Copies to keep, to move and to start from.", no_args_is_help=True, context_settings=_HELP)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        # As other tools print it, for scripts to read.
+        typer.echo(f"holdfast {version('holdfast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Operate stateful streams: look inside checkpoints, go back in time, take savepoints, rescale."""
+
+
 app.add_typer(state, name="state")
 app.add_typer(checkpoint, name="checkpoint")
 app.add_typer(savepoint, name="savepoint")

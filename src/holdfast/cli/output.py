@@ -2,6 +2,9 @@
 
 Results go to the standard output: tables for people, with `--json` one JSON document. Everything else (progress, notes,
 errors) goes to the standard error.
+
+What is shown comes from stored data, and so from anybody. Nothing of it may do anything to a terminal: `text` and `say` make
+controls visible before anything is laid out, and the consoles let none through that was forgotten. JSON is ASCII.
 """
 
 from __future__ import annotations
@@ -15,11 +18,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.engine.readable import visible
 from holdfast.errors import HoldfastError
 
 __all__ = [
@@ -30,16 +35,30 @@ __all__ = [
     "give",
     "quiet_spark",
     "report_error",
+    "say",
     "size_text",
     "spark_for",
     "table",
+    "text",
     "working",
 ]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Give the result as JSON, for programs.")]
 
-console = Console(soft_wrap=True)
-error_console = Console(stderr=True, soft_wrap=True)
+
+class _SafeConsole(Console):
+    """A console that writes nothing but what can be seen, except for its own controls: styles, and those of progress."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or (segment.text.isascii() and segment.text.isprintable()):
+                yield segment
+            else:
+                yield Segment(visible(segment.text, keep="\n"), segment.style)
+
+
+console = _SafeConsole(soft_wrap=True)
+error_console = _SafeConsole(stderr=True, soft_wrap=True)
 
 Report = Callable[[int, int], None]
 """Told how much is done, of how much."""
@@ -48,7 +67,7 @@ Report = Callable[[int, int], None]
 def give(result: Any, as_json: bool, show: Callable[[], None]) -> None:
     """Gives a result: as JSON, or as `show` shows it."""
     if as_json:
-        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False, default=str) + "\n")
+        sys.stdout.write(json.dumps(result, indent=2, default=str) + "\n")
     else:
         show()
 
@@ -59,7 +78,7 @@ def working(what: str, on: Console = error_console) -> Iterator[Report]:
     if not on.is_terminal:
         yield lambda done, total: None
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=on, transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
@@ -75,7 +94,7 @@ def _hushed() -> Iterator[Console]:
         os.dup2(nowhere.fileno(), 2)
     try:
         with os.fdopen(os.dup(kept), "w") as stream:
-            yield Console(file=stream)
+            yield _SafeConsole(file=stream)
     finally:
         os.dup2(kept, 2)
         os.close(kept)
@@ -113,13 +132,23 @@ def spark_for(*paths: str, always: bool = False) -> Iterator[Any]:
         yield spark
 
 
+def text(content: object, style: str = "") -> Text:
+    """Something to show, on one line: no square bracket in it means anything, and no control does."""
+    return Text(visible(str(content)), style)
+
+
+def say(content: object) -> None:
+    """Shows a line."""
+    console.print(text(content))
+
+
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A table whose cells are taken as they are: square brackets in a name mean nothing."""
-    made = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    """A table whose cells are taken as they are; those that are texts with a style already, with that."""
+    made = Table(title=text(title) if title else None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        made.add_column(column, overflow="fold")
+        made.add_column(text(column), overflow="fold")
     for row in rows:
-        made.add_row(*(Text(str(cell)) for cell in row))
+        made.add_row(*(cell if isinstance(cell, Text) else text(cell) for cell in row))
     return made
 
 
@@ -128,9 +157,9 @@ def report_error(error: HoldfastError, as_json: bool) -> None:
     if as_json:
         context = {name: str(value) for name, value in error.context.items()}
         content = {"what": error.what, "detail": error.detail, "todo": error.todo, "where": context}
-        sys.stderr.write(json.dumps({"error": content}, indent=2, ensure_ascii=False) + "\n")
+        sys.stderr.write(json.dumps({"error": content}, indent=2) + "\n")
     else:
-        error_console.print(f"error: {error}", markup=False, highlight=False)
+        error_console.print(Text(visible(f"error: {error}", keep="\n")))
 
 
 def size_text(size: float) -> str:

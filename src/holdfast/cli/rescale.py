@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.groups import app
-from holdfast.cli.output import AsJson, console, give, quiet_spark, working
+from holdfast.cli.output import AsJson, give, quiet_spark, say, working
+from holdfast.engine.readable import counted
 from holdfast.ops.layout import find_checkpoint
 from holdfast.ops.rescale import Rescaled, rescale
 from holdfast.spark.files import is_local
@@ -36,8 +37,5 @@ def rescale_command(
 
 def _show(done: Rescaled) -> None:
     groups = ", ".join(f"{name} {count}" for name, count in done.key_groups.items()) or "none"
-    console.print(
-        f"{done.checkpoint}: {done.partitions} partitions; key groups: {groups}. The last micro-batch is {done.batch}.",
-        markup=False,
-        highlight=False,
-    )
+    spread = "no state" if done.partitions is None else counted(done.partitions, "partition")
+    say(f"{done.checkpoint}: {spread}; key groups: {groups}. The last micro-batch is {done.batch}.")

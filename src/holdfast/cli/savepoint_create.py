@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.groups import savepoint
-from holdfast.cli.output import AsJson, console, give, spark_for, working
+from holdfast.cli.output import AsJson, give, say, spark_for, working
+from holdfast.engine.readable import counted
 from holdfast.ops.savepoint import create_savepoint
 from holdfast.ops.savepoint_file import Savepoint
 
@@ -30,9 +31,5 @@ def create(
 
 def _show(made: Savepoint) -> None:
     plan = f", with the plan of micro-batch {made.planned_batch}" if made.planned_batch is not None else ""
-    console.print(
-        f"{made.path}: {made.job or 'a query'} after micro-batch {made.batch}{plan}; "
-        f"{len(made.files)} files of {made.size} bytes.",
-        highlight=False,
-        markup=False,
-    )
+    files = f"{counted(len(made.files), 'file')} of {counted(made.size, 'byte')}"
+    say(f"{made.path}: {made.job or 'a query'} after micro-batch {made.batch}{plan}; {files}.")

@@ -6,10 +6,9 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from holdfast.cli.groups import savepoint
-from holdfast.cli.output import AsJson, console, give, spark_for
+from holdfast.cli.output import AsJson, console, give, say, spark_for, table
 from holdfast.ops.savepoint import list_savepoints
 from holdfast.ops.savepoint_file import Savepoint
 from holdfast.ops.verify import Problem
@@ -36,11 +35,15 @@ def _row(made: Savepoint) -> dict[str, Any]:
 
 
 def _show(found: list[Savepoint], unusable: list[Problem]) -> None:
-    table = Table("savepoint", "job", "micro-batch", "created at", "steps", "partitions", "bytes", box=None)
+    rows = []
     for made in found:
         steps = ", ".join(f"{name} ({step['backend']}, {step['key_groups']})" for name, step in made.steps.items())
         row = (made.path, made.job, made.batch, made.created_at, steps, made.partitions, made.size)
-        table.add_row(*("" if value is None else str(value) for value in row))
-    console.print(table if found else "No savepoints.")
+        rows.append(["" if value is None else value for value in row])
+    columns = ("savepoint", "job", "micro-batch", "created at", "steps", "partitions", "bytes")
+    if found:
+        console.print(table("", columns, rows))
+    else:
+        say("No savepoints.")
     for problem in unusable:
-        console.print(f"not usable: {problem}", markup=False, highlight=False)
+        say(f"not usable: {problem}")

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.groups import savepoint
-from holdfast.cli.output import AsJson, console, give, spark_for, working
+from holdfast.cli.output import AsJson, give, say, spark_for, working
+from holdfast.engine.readable import counted
 from holdfast.ops.restore import Restored, restore_savepoint
 from holdfast.ops.savepoint_file import read_savepoint
 from holdfast.spark.files import files_of, is_local
@@ -46,9 +47,5 @@ def restore(
 
 
 def _show(made: Restored) -> None:
-    spread = "" if made.partitions is None else f", in {made.partitions} partitions"
-    console.print(
-        f"{made.checkpoint}: the job goes on after micro-batch {made.batch}{spread}. Its query id is {made.query_id}.",
-        markup=False,
-        highlight=False,
-    )
+    spread = "" if made.partitions is None else f", in {counted(made.partitions, 'partition')}"
+    say(f"{made.checkpoint}: the job goes on after micro-batch {made.batch}{spread}. Its query id is {made.query_id}.")

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.groups import savepoint
-from holdfast.cli.output import AsJson, console, give, spark_for, working
+from holdfast.cli.output import AsJson, give, say, spark_for, working
+from holdfast.engine.readable import counted
 from holdfast.ops.savepoint import verify_savepoint
 from holdfast.ops.savepoint_file import Savepoint
 from holdfast.ops.verify import Problem
@@ -32,6 +33,6 @@ def verify(
 
 def _show(made: Savepoint, problems: list[Problem]) -> None:
     for problem in problems:
-        console.print(f"damaged: {problem}", markup=False, highlight=False)
+        say(f"damaged: {problem}")
     verdict = "is damaged" if problems else "is whole"
-    console.print(f"{made.path} {verdict}: {len(made.files)} files of {made.size} bytes.", markup=False, highlight=False)
+    say(f"{made.path} {verdict}: {counted(len(made.files), 'file')} of {counted(made.size, 'byte')}.")

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from holdfast.cli.arguments import Checkpoint, Limit, StepName, TrustPickle
 from holdfast.cli.groups import state
-from holdfast.cli.output import AsJson, console, give, quiet_spark, working
+from holdfast.cli.output import AsJson, console, give, quiet_spark, say, text, working
+from holdfast.engine.readable import counted
 
 __all__ = ["changes_table", "diff"]
 
@@ -38,11 +38,11 @@ def diff(
         )
 
     def show() -> None:
-        console.print(f"{found.total:,} changes from micro-batch {from_batch} to {to_batch}", highlight=False)
+        say(f"{counted(found.total, 'change')} from micro-batch {from_batch} to {to_batch}")
         if found.changes:
             console.print(changes_table(found.changes))
         if found.total > len(found.changes):
-            console.print(f"These are the first {len(found.changes)} (--limit).")
+            say(f"These are the first {len(found.changes)} (--limit).")
 
     result = {**asdict(found), "changes": [{**asdict(change), "what": change.what} for change in found.changes]}
     give(result, as_json, show)
@@ -57,7 +57,7 @@ def changes_table(changes: list[Any], *, batches: bool = False) -> Table:
     for change in changes:
         leading = [] if not batches else [str(change.batch) if change.batch != last else ""]
         last = change.batch
-        what = Text(change.what, style=_STYLES[change.what])
-        names = [Text(part) for part in (*leading, change.step, change.key, change.window, change.cell)]
-        table.add_row(*names, what, Text(change.old), Text(change.new))
+        what = text(change.what, _STYLES[change.what])
+        names = [text(part) for part in (*leading, change.step, change.key, change.window, change.cell)]
+        table.add_row(*names, what, text(change.old), text(change.new))
     return table

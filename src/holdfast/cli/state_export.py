@@ -8,7 +8,8 @@ import typer
 
 from holdfast.cli.arguments import Batch, Checkpoint
 from holdfast.cli.groups import state
-from holdfast.cli.output import AsJson, console, give, quiet_spark, working
+from holdfast.cli.output import AsJson, give, quiet_spark, say, working
+from holdfast.engine.readable import counted
 
 __all__ = ["export"]
 
@@ -29,7 +30,7 @@ def export(
 
     def show() -> None:
         for step, rows in made.rows.items():
-            console.print(f"{step}: {rows:,} cells after micro-batch {made.batch}", highlight=False)
-        console.print(f"Make a checkpoint of it: holdfast state import {made.path} NEW_CKPT", markup=False, highlight=False)
+            say(f"{step}: {counted(rows, 'cell')} after micro-batch {made.batch}")
+        say(f"Make a checkpoint of it: holdfast state import {made.path} NEW_CKPT")
 
     give(result, as_json, show)

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.groups import state
-from holdfast.cli.output import AsJson, console, give, quiet_spark, working
+from holdfast.cli.output import AsJson, give, quiet_spark, say, working
+from holdfast.engine.readable import counted
 
 __all__ = ["import_"]
 
@@ -32,7 +33,7 @@ def import_(
 
     def show() -> None:
         for step, rows in made.rows.items():
-            console.print(f"{step}: {rows:,} cells imported", highlight=False)
-        console.print(f"A job on {made.checkpoint} goes on after micro-batch {made.batch}.", markup=False, highlight=False)
+            say(f"{step}: {counted(rows, 'cell')} imported")
+        say(f"A job on {made.checkpoint} goes on after micro-batch {made.batch}.")
 
     give(asdict(made), as_json, show)

@@ -9,7 +9,8 @@ from rich.table import Table
 
 from holdfast.cli.arguments import Batch, Checkpoint
 from holdfast.cli.groups import state
-from holdfast.cli.output import AsJson, console, give, quiet_spark, size_text, working
+from holdfast.cli.output import AsJson, console, give, quiet_spark, say, size_text, text, working
+from holdfast.engine.readable import counted
 
 __all__ = ["ls"]
 
@@ -28,7 +29,7 @@ def ls(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> 
     result = {"checkpoint": checkpoint, "batch": at, "retained": retained, "steps": [asdict(step) for step in steps]}
 
     def show() -> None:
-        console.print(f"micro-batch {at}; state can be read after {spans(retained)}", highlight=False)
+        say(f"micro-batch {at}; state can be read after {spans(retained)}")
         for step in steps:
             console.print(_table(step))
 
@@ -37,14 +38,16 @@ def ls(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> 
 
 def _table(step: Any) -> Table:
     title = (
-        f"{step.step}: {step.keys:,} keys by {step.key}, {step.timers:,} timers, {step.windows:,} windows of "
-        f"{step.window_fn}, {size_text(step.blob_bytes)} stored in {step.key_groups} key groups ({step.backend})"
+        f"{step.step}: {counted(step.keys, 'key')} by {step.key}, {counted(step.timers, 'timer')}, "
+        f"{counted(step.windows, 'window')} of {step.window_fn}, {size_text(step.blob_bytes)} stored in "
+        f"{counted(step.key_groups, 'key group')} ({step.backend})"
     )
-    table = Table(title=title, title_justify="left")
+    table = Table(title=text(title), title_justify="left")
     for name in ("cell", "kind", "coder", "ttl"):
         table.add_column(name)
     for name in ("keys and windows", "bytes"):
         table.add_column(name, justify="right")
     for cell in step.cells:
-        table.add_row(cell.name, cell.kind, cell.coder, cell.ttl or "", f"{cell.keys:,}", size_text(cell.bytes))
+        row = (cell.name, cell.kind, cell.coder, cell.ttl or "", f"{cell.keys:,}", size_text(cell.bytes))
+        table.add_row(*map(text, row))
     return table

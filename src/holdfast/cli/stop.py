@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.groups import app
-from holdfast.cli.output import AsJson, console, give, spark_for, working
+from holdfast.cli.output import AsJson, give, say, spark_for, working
 
 __all__ = ["stop"]
 
@@ -35,8 +35,8 @@ def stop(
 
     def show() -> None:
         batch = "nothing committed" if stopped.batch is None else f"after micro-batch {stopped.batch}"
-        console.print(f"Stopped {stopped.job} {batch}, in {stopped.seconds:.1f} s.", markup=False, highlight=False)
+        say(f"Stopped {stopped.job} {batch}, in {stopped.seconds:.1f} s.")
         if savepoint is not None:
-            console.print(f"Its state is saved in {savepoint}.", markup=False, highlight=False)
+            say(f"Its state is saved in {savepoint}.")
 
     give(asdict(stopped), as_json, show)

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.engine.documents import Malformed, parse_json
+from holdfast.engine.manifest_form import check_manifest
 from holdfast.errors import CorruptState, StateConflict
 from holdfast.model.coders import coder_from_description
 from holdfast.model.state import StateSpec
@@ -22,6 +24,7 @@ __all__ = [
     "MANIFEST_VERSION",
     "Evolution",
     "Reconciled",
+    "checked_manifest",
     "make_manifest",
     "manifest_bytes",
     "read_manifest",
@@ -56,15 +59,22 @@ def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
 def read_manifest(stored: bytes) -> dict[str, Any]:
     """A stored manifest, of a version that is known."""
     try:
-        recorded: dict[str, Any] = json.loads(stored)
-        version = recorded["manifest_version"]
-    except (ValueError, KeyError, TypeError):
-        raise CorruptState("The stored manifest is damaged: it is not a manifest at all.") from None
+        return checked_manifest(parse_json(stored, infinite=True))
+    except Malformed as error:
+        raise CorruptState(f"The stored manifest is damaged: {error}.", todo="restore it from a copy") from None
+
+
+def checked_manifest(recorded: Any) -> dict[str, Any]:
+    """A manifest whose fields have the types that they should have. Raises Malformed, or StateConflict of a foreign one."""
+    if not isinstance(recorded, dict) or "manifest_version" not in recorded:
+        raise Malformed("it is not a manifest at all")
+    version = recorded["manifest_version"]
     if version != MANIFEST_VERSION:
         raise StateConflict(
-            f"The state was written with manifest version {version}; this Holdfast knows version {MANIFEST_VERSION}.",
+            f"The state was written with manifest version {version!r:.40}; this Holdfast knows version {MANIFEST_VERSION}.",
             todo="use the version of Holdfast that wrote it, or a newer one",
         )
+    check_manifest(recorded)
     return recorded
 
 
@@ -141,7 +151,7 @@ def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evoluti
     if problems:
         raise StateConflict(
             f"The step {new.get('name')!r} is not the one that the stored state belongs to: {problems[0]}",
-            detail="\n".join(f"- {problem}" for problem in problems),
+            detail="\n".join(f"- {problem}" for problem in problems[1:]),
             todo=_WAY_OUT,
         )
     manifest = {**new, "cells": [*new["cells"], *({**cell, "kept": True} for cell in kept)]}

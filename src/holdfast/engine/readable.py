@@ -1,4 +1,4 @@
-"""Values as JSON that loses nothing, and as short texts for people.
+"""Values as JSON that loses nothing, and as short texts for people, in which nothing is hidden.
 
 What JSON has is itself. Everything else is an object with one name that begins with `$`: {"$bytes": "…base64…"},
 {"$tuple": […]}, {"$set": […]}, {"$map": [[key, value], …]}, {"$decimal": "1.50"}, {"$datetime": "…ISO 8601…"}, {"$date": …},
@@ -15,6 +15,7 @@ import base64
 import datetime
 import json
 import math
+import unicodedata
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
@@ -24,9 +25,37 @@ from holdfast.errors import InputError, TimeError
 from holdfast.model.coders import Encoded
 from holdfast.model.timestamps import Duration, Timestamp
 
-__all__ = ["from_json", "time_text", "to_json", "to_text"]
+__all__ = ["counted", "from_json", "time_text", "to_json", "to_text", "visible"]
 
 _TEXT_MAX = 120
+_HIDDEN = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
+"""The categories of characters that a terminal obeys instead of showing, or does not show: controls, marks that turn the
+direction of writing, what has no width, halves of characters, ends of lines."""
+_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Letters by their category, and nothing to see."""
+
+
+def visible(text: str, keep: str = "") -> str:
+    """A text in which every character can be seen, and none does anything: the others are written as Python would escape
+    them. `keep` are characters that stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(letter if letter in keep or _is_seen(letter) else _escaped(letter) for letter in text)
+
+
+def _is_seen(letter: str) -> bool:
+    return unicodedata.category(letter) not in _HIDDEN and letter not in _FILLERS
+
+
+def _escaped(letter: str) -> str:
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(letter)
+    code = ord(letter)
+    return short or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun: 1 key, 2 keys, 1,000 keys."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def to_json(value: Any) -> str:
@@ -38,7 +67,9 @@ def from_json(text: str) -> Any:
     """The value that `to_json` gave this text for. Raises InputError if it is not such a text."""
     try:
         return _lifted(json.loads(text))
-    except (ValueError, TypeError, ArithmeticError, OverflowError) as error:
+    except RecursionError:
+        raise InputError(f"{_shortened(text)} is not a value: it is nested too deeply.") from None
+    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
         raise InputError(f"{_shortened(text)} is not a value: {error}.", todo="write it as an export would") from None
 
 
@@ -46,7 +77,7 @@ def to_text(value: Any, longest: int = _TEXT_MAX) -> str:
     """A value for people: as Python would write it, cut where it is long."""
     if isinstance(value, Timestamp):
         return time_text(value)
-    return _shortened(repr(value), longest)
+    return _shortened(visible(repr(value)), longest)
 
 
 def time_text(value: Timestamp) -> str:

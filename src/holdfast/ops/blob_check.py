@@ -48,14 +48,15 @@ class BlobCheck:
 def check_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: Operator, batch: int) -> BlobCheck:
     """Checks the log of every key group of a step after a micro-batch."""
     reader = spark.read.format("statestore").option("operatorId", operator.number).option("batchId", batch)
-    state = reader.option("stateVarName", "blobs").load(normalised(checkpoint.path))
-    flat = state.selectExpr("partition_id", "key.label", "user_map_key.name", "user_map_value.blob")
-    check = BlobCheck()
+    check, flat = BlobCheck(), None
     try:
+        state = reader.option("stateVarName", "blobs").load(normalised(checkpoint.path))
+        flat = state.selectExpr("partition_id", "key.label", "user_map_key.name", "user_map_value.blob")
         rows = flat.mapInArrow(_checked, _RESULT).collect()
     except Exception as error:
         what = f"Spark cannot read its state after micro-batch {batch} ({_reason(error)})"
-        places = [join(operator.path, str(number)) for number in _unreadable(flat)] or [operator.path]
+        unreadable = [] if flat is None else _unreadable(flat)
+        places = [join(operator.path, str(number)) for number in unreadable] or [operator.path]
         check.problems += [(place, what) for place in places]
         return check
     where_first: dict[int, int] = {}

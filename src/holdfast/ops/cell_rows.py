@@ -14,8 +14,8 @@ that nothing is lost on the way; if not, `value` was edited, and counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import ormsgpack
 from pyspark.sql import DataFrame
@@ -23,17 +23,19 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType, T
 
 from holdfast.engine.keys import key_of
 from holdfast.engine.readable import from_json, to_json
-from holdfast.engine.state import Layout
 from holdfast.engine.stored import OpaqueWindow, StoredLayout, read_group
 from holdfast.engine.tables import Slot, Table, make_table
 from holdfast.errors import CoderError, HoldfastError, InputError
 from holdfast.model.bounded_windows import GlobalWindow, IntervalWindow
 from holdfast.model.state import StateSpec
 from holdfast.model.timestamps import Timestamp
+from holdfast.ops.cell_types import CellTypes, types_in
 from holdfast.ops.reading import StepRef, map_groups
 from holdfast.spark.schemas import read_schema
 
 __all__ = ["CellReader", "ReadCell", "cell_rows", "cell_schema"]
+
+T = TypeVar("T")
 
 _SECOND = 1_000_000
 
@@ -102,6 +104,20 @@ def _micros(shown: Any) -> int:
     return shown.micros
 
 
+def _kept(problems: list[HoldfastError], check: Callable[[], T]) -> T | None:
+    """What a check gives; what it raises is put to the problems."""
+    try:
+        return check()
+    except HoldfastError as error:
+        problems.append(error)
+        return None
+
+
+def _together(problems: list[HoldfastError]) -> InputError:
+    todos = dict.fromkeys(problem.todo for problem in problems if problem.todo)
+    return InputError(" ".join(problem.what for problem in problems), todo="; ".join(todos))
+
+
 class ReadCell(NamedTuple):
     """A row that was checked: where it belongs, and the entry as `Table.pack` gives it."""
 
@@ -115,27 +131,56 @@ class ReadCell(NamedTuple):
 class CellReader:
     """Checks rows of a step, and reads them."""
 
-    def __init__(self, manifest: Mapping[str, Any]) -> None:
-        self._layout: Layout = StoredLayout(manifest)
+    def __init__(self, manifest: Mapping[str, Any], types: CellTypes | None = None) -> None:
+        self._layout = StoredLayout(manifest)
+        self._types = types or CellTypes()
         self._tables: dict[str, Table] = {spec.name: make_table(spec) for spec in self._layout.specs}
         self._names = [column["name"] for column in manifest["key"]]
         self._window_fn = manifest["windowing"]["window_fn"]
 
     def read(self, slot: Slot, row: Mapping[str, Any]) -> ReadCell:
-        """What a row says. Raises a HoldfastError that says what is wrong with it."""
+        """What a row says. Raises InputError that tells everything that is wrong with it."""
         name = row["cell"]
         table = self._tables.get(name)
         if table is None:
             cells = ", ".join(spec.name for spec in self._layout.cells)
             raise InputError(f"There is no cell {name!r}.", todo=f"the step has: {cells}")
-        window, start = self._window(row)
+        problems: list[HoldfastError] = []
+        window, start = _kept(problems, lambda: self._window(row)) or (b"", 0)
+        _kept(problems, lambda: self._check_kind(table, row["kind"]))
+        packed = _kept(problems, lambda: self._fitting(table, row)) or b""
+        if problems:
+            raise _together(problems)
+        return ReadCell(slot, window, start, name, packed)
+
+    def stored_types(self, row: Mapping[str, Any]) -> set[tuple[str, str, str]]:
+        """The types in what a row says is stored: cell, part and name of the type. Of what cannot be read nothing."""
+        table = self._tables.get(row["cell"])
+        if table is None or row["encoded"] is None or table.spec.name not in self._layout.described:
+            return set()
         try:
-            return ReadCell(slot, window, start, name, self._packed(table, row))
+            table.values[0] = table.unpack(ormsgpack.unpackb(row["encoded"]))
+            found = types_in(self._layout.kind_of(table.spec), table.reveal(0))
+        except Exception:
+            # The row is refused for it when it is read.
+            return set()
+        finally:
+            table.values.pop(0, None)
+        return {(table.spec.name, *each) for each in found}
+
+    def _check_kind(self, table: Table, kind: str | None) -> None:
+        wanted = self._layout.kind_of(table.spec)
+        if kind is not None and kind != wanted:
+            raise InputError(f"The kind is {kind!r:.60}, and that of the cell is {wanted!r}.")
+
+    def _fitting(self, table: Table, row: Mapping[str, Any]) -> bytes:
+        try:
+            return self._packed(table, row)
         except HoldfastError:
             raise
         except Exception as error:
             raise InputError(
-                f"The value {row['value']!r:.200} does not fit the {table.spec.kind} cell {name!r}: {error}"
+                f"The value {row['value']!r:.200} does not fit the {table.spec.kind} cell {table.spec.name!r}: {error}"
             ) from error
 
     def _packed(self, table: Table, row: Mapping[str, Any]) -> bytes:
@@ -150,6 +195,8 @@ class CellReader:
                 todo="leave it as it was exported, or leave its row out",
             )
         value = _stored_value(table.spec, from_json(text))
+        if table.spec.name in self._layout.described:
+            self._types.check(table.spec.name, self._layout.kind_of(table.spec), value)
         return ormsgpack.packb(table.pack(table.conceal(value)))
 
     @staticmethod

@@ -7,12 +7,14 @@ for each block its CRC-32 (4 bytes), big-endian. A copy of a checkpoint does not
 from __future__ import annotations
 
 import io
-import json
 import struct
 import zipfile
 import zlib
 
+from holdfast.engine.documents import Malformed, parse_json
+from holdfast.errors import CorruptState
 from holdfast.spark.files import FileInfo, Files
+from holdfast.spark.query_files import snapshot_tables
 
 __all__ = ["damage"]
 
@@ -74,7 +76,7 @@ def _bad_log(content: bytes, least: int) -> str | None:
         return "it is not text"
     if text.startswith("{"):
         return _bad_json(text)
-    lines = text.splitlines()
+    lines = text.rstrip("\n").split("\n")
     if len(lines) < least:
         return "it is cut short: it was half-written"
     return next((bad for bad in map(_bad_json, lines[1:]) if bad is not None), None)
@@ -83,9 +85,9 @@ def _bad_log(content: bytes, least: int) -> str | None:
 def _bad_json(text: str) -> str | None:
     if text.lstrip().startswith("{"):
         try:
-            json.loads(text)
-        except ValueError:
-            return "it is cut short, or is not JSON"
+            parse_json(text)
+        except Malformed as error:
+            return str(error)
     return None
 
 
@@ -95,10 +97,10 @@ def _bad_zip(content: bytes) -> str | None:
             bad = archive.testzip()
             if bad is not None:
                 return f"{bad!r} in it does not match its checksum"
-            json.loads(archive.read("metadata").split(b"\n", 1)[1])
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        snapshot_tables(content, "")
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         return f"it is not a whole snapshot ({error})"
-    except (KeyError, IndexError, ValueError):
+    except CorruptState:
         return "it does not say what it consists of"
     return None
 

@@ -13,20 +13,25 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
+import msgspec
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.errors import CheckpointError, CorruptState
+from holdfast.engine.documents import Batch, Malformed, check_form, parse_json
+from holdfast.engine.manifest import checked_manifest
+from holdfast.errors import CheckpointError
 from holdfast.ops.cell_rows import cell_rows
 from holdfast.ops.layout import open_checkpoint
 from holdfast.ops.packing import LogFacts, log_facts
 from holdfast.ops.pieces import whole_pieces
-from holdfast.ops.placing import building
+from holdfast.ops.placing import building, check_apart, check_links
 from holdfast.ops.reading import StepRef, blobs_frame, choose_step, our_errors, steps_of
 from holdfast.spark.files import copy_file, files_of, join, normalised
+from holdfast.spark.processor import WAKE_TIME
+from holdfast.spark.query_files import in_form
 from holdfast.spark.session import with_settings
 
 __all__ = ["EXPORT_FILE", "Export", "export_state", "exported_rows", "read_export"]
@@ -54,6 +59,24 @@ class Export:
     """By step."""
 
 
+class _LogForm(msgspec.Struct):
+    last: Batch
+    clock: str | None
+
+
+class _StepForm(msgspec.Struct):
+    operator: Batch
+    manifest: dict[str, Any]
+    rows: Annotated[int, msgspec.Meta(ge=0)]
+    log: _LogForm
+
+
+class _ExportForm(msgspec.Struct):
+    batch: Batch
+    steps: dict[str, _StepForm]
+    job: str | None = None
+
+
 def export_state(
     spark: SparkSession,
     checkpoint: str,
@@ -67,7 +90,9 @@ def export_state(
     At `directory` there is a whole export afterwards or, if anything failed, what was there before: nothing. The job may be
     running meanwhile.
     """
+    check_apart(checkpoint, directory)
     place = open_checkpoint(spark, checkpoint)
+    check_links(place.files, place.path)
     batch = place.check_batch(batch)
     steps = choose_step(steps_of(spark, place, batch), None, place.path)
     own = {str(step.operator) for step in steps}
@@ -86,7 +111,7 @@ def export_state(
                 blobs = blobs_frame(spark, place, step.operator, batch)
                 facts[step.name] = log_facts(blobs, place.path)
                 frame = cell_rows(blobs, step)
-                folder = normalised(join(work, "state", quote(step.name, safe="")))
+                folder = normalised(join(work, "state", _folder(step.name)))
                 with with_settings(spark, _MICROS):
                     frame.write.parquet(folder)
                 rows[step.name] = spark.read.parquet(folder).count()
@@ -128,29 +153,43 @@ def read_export(spark: SparkSession, path: str) -> Export:
             f"{path!r} is not an export of state: it has no {EXPORT_FILE!r}.",
             todo="give what holdfast state export has written",
         )
+    file = join(path, EXPORT_FILE)
+    with in_form(file, "export the state again"):
+        content = check_form(parse_json(data, infinite=True), dict[str, Any])
+        version = content.get("export_version")
+        if version is None:
+            raise Malformed("it is not what describes an export")
+        if version != _FORMAT:
+            raise CheckpointError(
+                f"The export {path!r} has version {version!r:.40}; this Holdfast knows version {_FORMAT}.",
+                todo="use the version of Holdfast that wrote it, or a newer one",
+            )
+        form = check_form(content, _ExportForm)
+        steps = [StepRef(name, step.operator, checked_manifest(step.manifest)) for name, step in form.steps.items()]
+        if any(step.name != step.manifest["name"] for step in steps) or not steps:
+            raise Malformed("its steps are not those of their manifests")
+        facts = {name: _facts(step.log) for name, step in form.steps.items()}
+    return Export(path, form.job, form.batch, steps, {name: step.rows for name, step in form.steps.items()}, facts)
+
+
+def _facts(log: _LogForm) -> LogFacts:
     try:
-        content = json.loads(data)
-        version = content["export_version"]
-    except (ValueError, KeyError, TypeError):
-        raise CorruptState(f"{join(path, EXPORT_FILE)!r} is damaged: it is not JSON.") from None
-    if version != _FORMAT:
-        raise CheckpointError(
-            f"The export {path!r} has version {version}; this Holdfast knows version {_FORMAT}.",
-            todo="use the version of Holdfast that wrote it, or a newer one",
-        )
-    steps = [StepRef(name, int(step["operator"]), step["manifest"]) for name, step in content["steps"].items()]
-    rows = {name: int(step["rows"]) for name, step in content["steps"].items()}
-    facts = {name: _facts(step["log"]) for name, step in content["steps"].items()}
-    return Export(path, content.get("job"), int(content["batch"]), steps, rows, facts)
+        clock = None if log.clock is None else bytes.fromhex(log.clock)
+    except ValueError:
+        raise Malformed("its clock is not a hexadecimal number") from None
+    if clock is not None and len(clock) != WAKE_TIME.size:
+        raise Malformed("its clock has not the size of a time")
+    return LogFacts(log.last, clock)
 
 
-def _facts(log: dict[str, Any]) -> LogFacts:
-    return LogFacts(int(log["last"]), None if log["clock"] is None else bytes.fromhex(log["clock"]))
+def _folder(step: str) -> str:
+    """The name of a folder for a step: one that stays where it is, whatever the step is called."""
+    return quote(step, safe="") if step.strip(".") else step.replace(".", "%2E")
 
 
 def exported_rows(spark: SparkSession, export: Export, step: StepRef) -> DataFrame:
     """The rows of a step, as they are in its files now."""
-    folder = join(export.path, "state", quote(step.name, safe=""))
+    folder = join(export.path, "state", _folder(step.name))
     files = files_of(spark, folder)
     if not any(entry.name.endswith(".parquet") for entry in files.entries(folder) or ()):
         raise CheckpointError(f"There are no Parquet files in {folder!r}.", todo="export the state again")

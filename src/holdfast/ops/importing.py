@@ -6,7 +6,7 @@ policy for cells that both have: fail, keep, replace or merge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,22 +21,25 @@ from holdfast.engine.keys import slot_from_bytes, slot_of, slot_to_bytes
 from holdfast.engine.state import KeyGroupState
 from holdfast.engine.stored import HIDDEN, StoredLayout
 from holdfast.engine.tables import Slot, Table
-from holdfast.errors import CheckpointError, HoldfastError, InputError
+from holdfast.errors import CheckpointError, CorruptState, HoldfastError, InputError
 from holdfast.ops.cell_rows import CellReader, cell_rows, cell_schema
-from holdfast.ops.export import Export, exported_rows, read_export
+from holdfast.ops.cell_types import CellTypes, is_typed
+from holdfast.ops.export import EXPORT_FILE, Export, exported_rows, read_export
 from holdfast.ops.keys import key_text
 from holdfast.ops.layout import Checkpoint, Operator, find_checkpoint, open_checkpoint
 from holdfast.ops.merging import CONFLICTS, merged
 from holdfast.ops.packing import LogFacts, key_columns, labelled, log_facts, new_groups
-from holdfast.ops.placing import building
+from holdfast.ops.placing import building, check_apart, check_links
 from holdfast.ops.reading import StepRef, blobs_frame, choose_step, our_errors, record_batches, rows_of, steps_of
 from holdfast.ops.regroup import seed_step, write_manifest
 from holdfast.ops.replacing import replacing_state
 from holdfast.ops.restore import place_schemas
+from holdfast.ops.savepoint_file import is_checkpoint_file
 from holdfast.spark.arrow_types import arrow_schema, to_python
 from holdfast.spark.files import copy_file, files_of, join
 from holdfast.spark.lock import holding
 from holdfast.spark.replacement import finish_replacing
+from holdfast.spark.schemas import read_schema
 from holdfast.spark.transport import carried
 
 __all__ = ["Imported", "import_state"]
@@ -45,6 +48,8 @@ Report = Callable[[int, int], None]
 
 _PROBLEMS_MAX = 20
 _SEEN = "~seen"
+_TYPES = "cell string, part string, type string"
+_COLUMNS_TODO = "write the Parquet files with the columns and types of an export"
 
 # Which side a row comes from.
 _PRESENT, _COMING = 0, 1
@@ -78,6 +83,8 @@ def import_state(
     first rows that are wrong, before anything is written.
     """
     export = read_export(spark, directory)
+    check_apart(directory, checkpoint)
+    check_links(files_of(spark, directory), export.path)
     files = files_of(spark, checkpoint)
     exists = bool(files.entries(checkpoint))
     if on_conflict is not None and on_conflict not in CONFLICTS:
@@ -90,9 +97,10 @@ def import_state(
         )
     if exists and key_groups is not None:
         raise InputError("Key groups can only be chosen for a new checkpoint.", todo="holdfast rescale --key-groups ...")
+    _check_columns(spark, export)
     checked = {step.name: _checked(spark, export, step) for step in export.steps}
     try:
-        counts = {step.name: _count(checked[step.name], export, step) for step in export.steps}
+        counts = _counts(checked, export)
         if exists:
             batch = _into(spark, export, checked, checkpoint, str(on_conflict), report)
         else:
@@ -105,25 +113,55 @@ def import_state(
 
 def _checked(spark: SparkSession, export: Export, step: StepRef) -> DataFrame:
     """The rows, read; those that are wrong with what is wrong."""
-    rows = exported_rows(spark, export, step)
-    wanted = cell_schema(step.manifest)
-    _check_columns(rows.schema, wanted, step.name)
-    return _read(rows.select(*wanted.names), step.manifest, _COMING).persist(StorageLevel.DISK_ONLY)
+    rows = exported_rows(spark, export, step).select(*cell_schema(step.manifest).names)
+    types = _stored_types(rows, step, export)
+    return _read(rows, step.manifest, _COMING, types).persist(StorageLevel.DISK_ONLY)
 
 
-def _check_columns(found: StructType, wanted: StructType, step: str) -> None:
-    present = {field.name: field.dataType.simpleString() for field in found.fields}
-    problems = [
-        f"the column {field.name!r} is {present.get(field.name, 'missing')}, and must be {field.dataType.simpleString()}"
-        for field in wanted.fields
-        if present.get(field.name) != field.dataType.simpleString()
-    ]
-    problems += [f"the column {name!r} is too much" for name in present if name not in wanted.names]
+def _stored_types(rows: DataFrame, step: StepRef, export: Export) -> list[tuple[str, str, str]]:
+    """The types of what is stored in cells whose coders take any: what was edited must have them too."""
+    coders = {cell["name"]: (cell["coder"], cell.get("key_coder", {"id": "str"})) for cell in step.manifest["cells"]}
+    names = [name for name, each in coders.items() if not all(map(is_typed, each))]
+    if not names:
+        return []
+    manifest, width = dict(step.manifest), len(step.manifest["key"])
+    columns = arrow_schema(read_schema(_TYPES, step.name))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carried():
+            reader = CellReader(manifest)
+            for batch in batches:
+                found = {each for _, row in _exported(batch, width) for each in reader.stored_types(row)}
+                yield from record_batches(sorted(found), columns)
+
+    kept = rows.where(F.col("cell").isin(names) & F.col("encoded").isNotNull()).mapInArrow(run, _TYPES).distinct()
+    with our_errors(export.path, _COLUMNS_TODO):
+        return [tuple(row) for row in kept.collect()]
+
+
+def _check_columns(spark: SparkSession, export: Export) -> None:
+    """Raises InputError if the rows of any step do not have the columns of an export."""
+    problems = []
+    for step in export.steps:
+        with our_errors(export.path, _COLUMNS_TODO):
+            found = exported_rows(spark, export, step).schema
+        of = f"of the step {step.name!r} "
+        problems += [f"{of}{problem}" for problem in _column_problems(found, cell_schema(step.manifest))]
     if problems:
         raise InputError(
-            f"The rows of the step {step!r} do not have the columns of an export: {problems[0]}.",
-            detail="\n".join(f"- {problem}" for problem in problems[1:]),
+            f"The rows do not have the columns of an export: {problems[0]}.",
+            detail="\n".join(f"- {problem}." for problem in problems[1:]),
+            todo=_COLUMNS_TODO,
         )
+
+
+def _column_problems(found: StructType, wanted: StructType) -> Iterator[str]:
+    present = {field.name: field.dataType.simpleString() for field in found.fields}
+    for field in wanted.fields:
+        if present.get(field.name) != field.dataType.simpleString():
+            is_now = present.get(field.name, "missing")
+            yield f"the column {field.name!r} is {is_now}, and must be {field.dataType.simpleString()}"
+    yield from (f"the column {name!r} is too much" for name in present if name not in wanted.names)
 
 
 def _read_schema(manifest: Mapping[str, Any]) -> StructType:
@@ -141,7 +179,7 @@ def _read_schema(manifest: Mapping[str, Any]) -> StructType:
     )
 
 
-def _read(rows: DataFrame, manifest: Mapping[str, Any], side: int) -> DataFrame:
+def _read(rows: DataFrame, manifest: Mapping[str, Any], side: int, types: Sequence[tuple[str, str, str]] = ()) -> DataFrame:
     schema = _read_schema(manifest)
     columns = arrow_schema(schema)
     width = len(manifest["key"])
@@ -149,7 +187,7 @@ def _read(rows: DataFrame, manifest: Mapping[str, Any], side: int) -> DataFrame:
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carried():
-            reader = CellReader(described)
+            reader = CellReader(described, CellTypes(types))
             for batch in batches:
                 found = (_read_row(reader, keys, row, side) for keys, row in _exported(batch, width))
                 yield from record_batches(found, columns)
@@ -161,7 +199,7 @@ def _exported(batch: pa.RecordBatch, width: int) -> Iterator[tuple[tuple[Any, ..
     keys = to_python(batch.column("key"), plain=True)
     windows = batch.column("window")
     times = [windows.field(i).cast(pa.int64()).to_pylist() for i in (0, 1)]
-    names = ("window_encoded", "cell", "value", "encoded")
+    names = ("window_encoded", "cell", "kind", "value", "encoded")
     rest = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
     for key, is_window, start, end, row in zip(keys, windows.is_valid().to_pylist(), *times, rest, strict=True):
         window = {"start": start, "end": end} if is_window else None
@@ -181,23 +219,29 @@ def _read_row(reader: CellReader, keys: tuple[Any, ...], row: Mapping[str, Any],
         return (*keys, b"", b"", 0, str(row["cell"]), b"", side, problem)
 
 
-def _count(rows: DataFrame, export: Export, step: StepRef) -> int:
-    """How many rows there are. Raises InputError if any of them is wrong, or comes twice."""
-    with our_errors(export.path, "write the Parquet files with the columns and types of an export"):
-        total = rows.count()
-    wrong = rows.where(F.col("problem").isNotNull()).select("problem").limit(_PROBLEMS_MAX)
-    problems = [row.problem for row in rows_of(wrong, export.path)]
-    if not problems:
-        twice = rows.groupBy("slot", "window", "cell").count().where(F.col("count") > 1).limit(_PROBLEMS_MAX)
-        found = rows_of(twice, export.path)
-        problems = [f"key {_key(row.slot)}, cell {row.cell}: there are {row['count']} rows." for row in found]
+def _counts(checked: Mapping[str, DataFrame], export: Export) -> dict[str, int]:
+    """How many rows there are, by step. Raises InputError if any of them is wrong, or comes twice."""
+    counts, problems = {}, []
+    for name, rows in checked.items():
+        with our_errors(export.path, _COLUMNS_TODO):
+            counts[name] = rows.count()
+        problems += [(name, problem) for problem in _row_problems(rows, export)]
     if problems:
+        (step, first), *rest = problems
         raise InputError(
-            f"The rows of the step {step.name!r} cannot be imported: {problems[0]}",
-            detail="\n".join(f"- {problem}" for problem in problems[1:]),
+            f"The rows of the step {step!r} cannot be imported: {first}",
+            detail="\n".join(f"- {name}, {problem}" if name != step else f"- {problem}" for name, problem in rest),
             todo="mend them; nothing was written",
         )
-    return total
+    return counts
+
+
+def _row_problems(rows: DataFrame, export: Export) -> list[str]:
+    wrong = rows.where(F.col("problem").isNotNull()).select("problem").limit(_PROBLEMS_MAX)
+    right = rows.where(F.col("problem").isNull())
+    twice = right.groupBy("slot", "window", "cell").count().where(F.col("count") > 1).limit(_PROBLEMS_MAX)
+    told = [row.problem for row in rows_of(wrong, export.path)]
+    return told + [f"key {_key(r.slot)}, cell {r.cell}: there are {r['count']} rows." for r in rows_of(twice, export.path)]
 
 
 def _key(slot: bytes) -> str:
@@ -215,10 +259,17 @@ def _anew(
     source, target = files_of(spark, export.path), files_of(spark, checkpoint)
     with building(target, checkpoint) as work:
         for file in source.walk(join(export.path, "checkpoint")):
+            if not is_checkpoint_file(file.name):
+                raise CorruptState(f"{file.path!r} is not a file of an export.", todo="export the state again")
             copy_file(source, file.path, target, join(work, file.name))
         made = open_checkpoint(spark, work)
         place_schemas(made, work)
         operators = {operator.number: operator for operator in made.operators()}
+        if not {step.operator for step in export.steps} <= operators.keys() or export.batch not in made.committed():
+            raise CorruptState(
+                f"{join(export.path, EXPORT_FILE)!r} is of another checkpoint than the files beside it.",
+                todo="export the state again",
+            )
         for done, step in enumerate(export.steps):
             report(done, len(export.steps))
             manifest = {**step.manifest, **({} if key_groups is None else {"key_groups": key_groups})}

@@ -16,10 +16,8 @@ all, and every changelog from there on.
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,9 +25,28 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from holdfast.engine.documents import Malformed, check_form, parse_json, read_document
+from holdfast.engine.manifest import checked_manifest
+from holdfast.engine.manifest_form import JobForm
 from holdfast.errors import CheckpointError, CorruptState
 from holdfast.spark.files import FileInfo, Files, files_of, join
 from holdfast.spark.placement import is_a_step
+from holdfast.spark.query_files import (
+    COPY,
+    FOREIGN,
+    METADATA_VERSION,
+    SHUFFLE_PARTITIONS,
+    Commit,
+    OffsetsHead,
+    OperatorMetadata,
+    OperatorProperties,
+    QueryMetadata,
+    in_form,
+    log_lines,
+    number_of,
+    schema_name,
+    snapshot_tables,
+)
 from holdfast.spark.replacement import interrupted
 
 __all__ = [
@@ -43,14 +60,10 @@ __all__ = [
     "spans",
 ]
 
-_LOG_VERSION = "v1"
-_METADATA_VERSION = "v2"
 _MANIFEST_VERSION = 1
-_STATE_FILE = re.compile(r"(\d+)\.(zip|changelog)")
-SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_STATE_FILE = re.compile(r"([0-9]{1,18})\.(zip|changelog)")
 _UNKNOWN = "?"
 _TRIES = 5
-_FOREIGN = "use the version of Spark and Holdfast that wrote it"
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,8 @@ class Offsets:
     settings: dict[str, str]
     sources: tuple[str | None, ...]
     """For each source what it says of itself, or nothing."""
+    partitions: int | None = None
+    """Of a shuffle, and so of the state, if the micro-batch says so."""
 
 
 @dataclass
@@ -80,6 +95,8 @@ class Partition:
     def chain(self, version: int) -> list[FileInfo] | None:
         """The snapshot and changelogs by which a version is read; None if it cannot be read any more."""
         base = self.base(version)
+        if version - base > len(self.changelogs):
+            return None
         steps = [self.changelogs.get(v) for v in range(base + 1, version + 1)]
         if None in steps:
             return None
@@ -93,7 +110,9 @@ class Partition:
     def missing(self, version: int) -> list[str]:
         """The paths of what is not there, and by which a version would be read."""
         base = self.base(version)
-        gone = [v for v in range(base + 1, version + 1) if v not in self.changelogs]
+        # Not more than there can be: of a version that is far off, the first that is missing says enough.
+        last = min(version, base + 1 + len(self.changelogs))
+        gone = [v for v in range(base + 1, last + 1) if v not in self.changelogs]
         # Changelogs that begin late go on from a snapshot: of all that could be before them, that must have been there.
         late = 0 if base else min((v for v in self.changelogs if v <= version), default=version + 1) - 1
         begun = [f"{late}.zip"] if late > 1 else [f"{v}.changelog" for v in gone if v <= late]
@@ -116,8 +135,7 @@ class Operator:
     number: int
     name: str
     path: str
-    properties: dict[str, Any]
-    """What the operator says of itself: its variables, its kind of time."""
+    properties: OperatorProperties
     partitions: tuple[Partition, ...]
     """All that there are files of, also those that are no longer, or were not yet, in use."""
     counts: dict[int, int] = field(default_factory=dict)
@@ -148,9 +166,9 @@ class Checkpoint:
 
     @cached_property
     def query_id(self) -> str:
-        path = join(self.path, "metadata")
-        with _form_of(path):
-            return str(_json(self._read("metadata"), path)["id"])
+        data = self._read("metadata")
+        with in_form(join(self.path, "metadata"), COPY):
+            return read_document(data, QueryMetadata).id
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -158,12 +176,14 @@ class Checkpoint:
         data = self.files.read(join(self.path, "holdfast", "manifest.json"))
         if data is None:
             return {}
-        manifest = _json(data, join(self.path, "holdfast", "manifest.json"))
+        path = join(self.path, "holdfast", "manifest.json")
+        with in_form(path, COPY):
+            manifest = _manifest(data)
         if manifest.get("manifest_version") != _MANIFEST_VERSION:
             raise CheckpointError(
-                f"The manifest of {self.path!r} has version {manifest.get('manifest_version')}; this Holdfast knows version "
-                f"{_MANIFEST_VERSION}.",
-                todo=_FOREIGN,
+                f"The manifest of {self.path!r} has version {manifest.get('manifest_version')!r:.40}; this Holdfast knows "
+                f"version {_MANIFEST_VERSION}.",
+                todo=FOREIGN,
             )
         return manifest
 
@@ -177,12 +197,11 @@ class Checkpoint:
 
     def offsets(self, batch: int) -> Offsets:
         path = join(self.path, "offsets", str(batch))
-        lines = _log_lines(self._read("offsets", str(batch)), path)
-        head = _json(lines[0].encode(), path)
-        sources = tuple(None if line == "-" else line for line in lines[1:])
-        with _form_of(path):
-            settings = {str(name): str(value) for name, value in head.get("conf", {}).items()}
-            return Offsets(batch, int(head["batchWatermarkMs"]), int(head["batchTimestampMs"]), settings, sources)
+        first, *rest = log_lines(self._read("offsets", str(batch)), path)
+        sources = tuple(None if line == "-" else line for line in rest)
+        with in_form(path):
+            head = read_document(first, OffsetsHead)
+            return Offsets(batch, head.watermark, head.timestamp, head.conf, sources, head.partitions)
 
     def changes_partitions(self, batch: int) -> bool:
         """Whether a planned micro-batch has no input, and only changes the number of partitions."""
@@ -191,13 +210,16 @@ class Checkpoint:
 
     def next_watermark_millis(self, batch: int) -> int:
         """The watermark that holds after a micro-batch."""
-        lines = _log_lines(self._read("commits", str(batch)), join(self.path, "commits", str(batch)))
-        return int(_json(lines[0].encode(), join(self.path, "commits", str(batch))).get("nextBatchWatermarkMs", 0))
+        path = join(self.path, "commits", str(batch))
+        lines = log_lines(self._read("commits", str(batch)), path)
+        with in_form(path):
+            return read_document(lines[0], Commit).watermark
 
     def operators(self) -> list[Operator]:
         """All stateful operators, with the files that they have now."""
         entries = self.files.entries(join(self.path, "state")) or []
-        return [self._operator(int(entry.name)) for entry in entries if entry.is_directory and entry.name.isdigit()]
+        numbers = [number_of(entry.name) for entry in entries if entry.is_directory]
+        return [self._operator(number) for number in numbers if number is not None]
 
     def partitions_at(self, operator: Operator, batch: int) -> dict[int, list[Partition]]:
         """By number, the partitions that have the state after a micro-batch; with nothing for one that is missing.
@@ -207,8 +229,12 @@ class Checkpoint:
         count = operator.count_at(batch)
         if count is None:
             everything = 1 + max((partition.number for partition in operator.partitions), default=-1)
-            count = int(self.offsets(batch).settings.get(SHUFFLE_PARTITIONS, everything))
-        return {n: [p for p in operator.partitions if p.number == n] for n in range(count)}
+            count = self.offsets(batch).partitions or everything
+        found: dict[int, list[Partition]] = {number: [] for number in range(count)}
+        for partition in operator.partitions:
+            if partition.number < count:
+                found[partition.number].append(partition)
+        return found
 
     def retained(self) -> list[int]:
         """The committed micro-batches whose state can be read."""
@@ -305,38 +331,38 @@ class Checkpoint:
 
     def table_names(self, snapshot: FileInfo) -> dict[str, int]:
         """The files that a snapshot names, with their sizes."""
-        data = self.files.read(snapshot.path)
-        try:
-            with zipfile.ZipFile(io.BytesIO(data or b"")) as archive:
-                content = json.loads(archive.read("metadata").split(b"\n", 1)[1])
-        except (zipfile.BadZipFile, KeyError, IndexError, ValueError) as error:
-            raise CorruptState(f"The snapshot {snapshot.path!r} is damaged: {error}.") from None
-        files = [*content.get("sstFiles", ()), *content.get("logFiles", ())]
-        return {str(f.get("dfsSstFileName") or f.get("dfsLogFileName")): int(f["sizeBytes"]) for f in files}
+        return snapshot_tables(self.files.read(snapshot.path) or b"", snapshot.path)
 
     def _operator(self, number: int) -> Operator:
         path = join(self.path, "state", str(number))
         versions = self.operator_metadata(number)
-        metadata = versions[max(versions)] if versions else self._older_metadata(path)
+        name, properties = _UNKNOWN, OperatorProperties()
+        with in_form(join(path, "_metadata")):
+            forms = {batch: check_form(content, OperatorMetadata) for batch, content in versions.items()}
+            metadata = forms[max(forms)] if forms else self._older_metadata(path)
+            if metadata is not None:
+                name, properties = metadata.info.name, metadata.read_properties()
+        counts = {batch: form.stores[0].partitions for batch, form in forms.items()}
+        return Operator(number, name, path, properties, tuple(self._all_partitions(path)), counts)
+
+    def _all_partitions(self, path: str) -> list[Partition]:
         partitions = []
         for entry in self.files.entries(path) or ():
-            if entry.is_directory and entry.name.isdigit():
-                partitions += self._partitions(int(entry.name), entry.path)
-        partitions.sort(key=lambda partition: partition.number)
-        with _form_of(join(path, "_metadata")):
-            name = str(metadata.get("operatorInfo", {}).get("operatorName", _UNKNOWN))
-            properties = json.loads(metadata.get("operatorPropertiesJson") or "{}")
-            counts = {batch: int(version["stateStoreInfo"][0]["numPartitions"]) for batch, version in versions.items()}
-            return Operator(number, name, path, properties, tuple(partitions), counts)
+            number = number_of(entry.name)
+            if entry.is_directory and number is not None:
+                partitions += self._partitions(number, entry.path)
+        return sorted(partitions, key=lambda partition: partition.number)
 
     def operator_metadata(self, number: int) -> dict[int, dict[str, Any]]:
         """What an operator says of itself, by the micro-batch from which on; empty if it is in the older format."""
-        folder = join(self.path, "state", str(number), "_metadata", _METADATA_VERSION)
-        found = {}
+        folder = join(self.path, "state", str(number), "_metadata", METADATA_VERSION)
+        found: dict[int, dict[str, Any]] = {}
         for entry in self.files.entries(folder) or ():
-            if entry.name.isdigit():
-                lines = _log_lines(self.files.read(entry.path) or b"", entry.path, (_METADATA_VERSION,))
-                found[int(entry.name)] = _json(lines[0].encode(), entry.path)
+            batch = number_of(entry.name)
+            if batch is not None:
+                line = log_lines(self.files.read(entry.path) or b"", entry.path, (METADATA_VERSION,))[0]
+                with in_form(entry.path):
+                    found[batch] = _described(line)
         return found
 
     def schema_paths(self, number: int, batch: int) -> list[str]:
@@ -348,29 +374,35 @@ class Checkpoint:
         versions = {n: content for n, content in self.operator_metadata(number).items() if n <= batch}
         if not versions:
             return []
-        with _form_of(join(self.path, "state", str(number), "_metadata")):
-            stores = versions[max(versions)]["stateStoreInfo"]
-            named = [str(path) for store in stores for path in store.get("stateSchemaFilePaths", ())]
-        return [join(folder, path.rpartition("/_stateSchema/")[2]) for path in named]
+        path = join(self.path, "state", str(number), "_metadata")
+        with in_form(path):
+            stores = check_form(versions[max(versions)], OperatorMetadata).stores
+        return [join(folder, schema_name(path, written)) for store in stores for written in store.schemas]
 
     def write_operator_metadata(self, number: int, batch: int, content: Mapping[str, Any]) -> None:
-        path = join(self.path, "state", str(number), "_metadata", _METADATA_VERSION, str(batch))
-        self.files.write(path, f"{_METADATA_VERSION}\n{json.dumps(content, separators=(',', ':'))}".encode())
+        path = join(self.path, "state", str(number), "_metadata", METADATA_VERSION, str(batch))
+        self.files.write(path, f"{METADATA_VERSION}\n{json.dumps(content, separators=(',', ':'))}".encode())
 
     def write_partition_count(self, batch: int, partitions: int) -> None:
         """Changes by how many partitions a micro-batch says it ran."""
         path = join(self.path, "offsets", str(batch))
-        version, head, *sources = self._read("offsets", str(batch)).decode().split("\n")
-        content = _json(head.encode(), path)
-        content["conf"][SHUFFLE_PARTITIONS] = str(partitions)
+        self.offsets(batch)
+        version, head, *sources = self._read("offsets", str(batch)).decode("utf-8", "replace").split("\n")
+        with in_form(path):
+            content = parse_json(head)
+        content.setdefault("conf", {})[SHUFFLE_PARTITIONS] = str(partitions)
         changed = json.dumps(content, separators=(",", ":"))
         self.files.write(path, "\n".join([version, changed, *sources]).encode())
 
-    def _older_metadata(self, path: str) -> Mapping[str, Any]:
+    def _older_metadata(self, path: str) -> OperatorMetadata | None:
         """Of an operator of Spark's own."""
         file = join(path, "_metadata", "metadata")
         data = self.files.read(file)
-        return {} if data is None else _json(_log_lines(data, file, ("v1", "v2"))[0].encode(), file)
+        if data is None:
+            return None
+        line = log_lines(data, file, ("v1", "v2"))[0]
+        with in_form(file):
+            return read_document(line, OperatorMetadata)
 
     def _partitions(self, number: int, path: str) -> list[Partition]:
         """The stores of a partition: one, or several in directories below, as Spark's own joins have."""
@@ -391,7 +423,7 @@ class Checkpoint:
     def numbers(self, folder: str) -> list[int]:
         """Of which micro-batches a log, "offsets" or "commits", has an entry."""
         entries = self.files.entries(join(self.path, folder)) or []
-        return sorted(int(entry.name) for entry in entries if entry.name.isdigit())
+        return sorted(number for entry in entries if (number := number_of(entry.name)) is not None)
 
     def _read(self, *names: str) -> bytes:
         path = join(self.path, *names)
@@ -447,30 +479,20 @@ def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
             start = None
 
 
-def _log_lines(data: bytes, path: str, versions: tuple[str, ...] = (_LOG_VERSION,)) -> list[str]:
-    """The lines of one of Spark's log files after the first, which is its version."""
-    lines = data.decode("utf-8", "replace").splitlines()
-    if not lines or len(lines) < 2:
-        raise CorruptState(f"{path!r} is damaged: it is cut short.", todo="go back to an earlier micro-batch")
-    if lines[0] not in versions:
-        raise CheckpointError(f"{path!r} is of the version {lines[0]!r}, which is not known here.", todo=_FOREIGN)
-    return lines[1:]
+def _described(line: str) -> dict[str, Any]:
+    """The metadata of an operator, to be changed and written again."""
+    content: dict[str, Any] = parse_json(line)
+    check_form(content, OperatorMetadata)
+    return content
 
 
-@contextlib.contextmanager
-def _form_of(path: str) -> Iterator[None]:
-    """What has another form than it should have is damaged."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-        raise CorruptState(f"{path!r} is damaged: something is missing in it.", todo="restore a savepoint") from None
-
-
-def _json(data: bytes, path: str) -> dict[str, Any]:
-    try:
-        content = json.loads(data)
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise CorruptState(f"{path!r} is damaged: it is not JSON.", todo="go back to an earlier micro-batch")
+def _manifest(data: bytes) -> dict[str, Any]:
+    """What a job has written, of whatever version."""
+    content: dict[str, Any] = parse_json(data, infinite=True)
+    if isinstance(content, dict) and content.get("manifest_version") == _MANIFEST_VERSION:
+        check_form(content, JobForm)
+        for step in content.get("steps", {}).values():
+            checked_manifest(step)
+    elif not isinstance(content, dict):
+        raise Malformed("it is not a manifest at all")
     return content

@@ -96,7 +96,7 @@ def measure(spark: SparkSession, checkpoint: str) -> Measured:
         interval_seconds=_median(_intervals(offsets)),
         duration_seconds=_median(durations),
         cost_seconds=min(durations, default=None),
-        partitions=int(offsets[-1].settings.get("spark.sql.shuffle.partitions", 0)) or _most_partitions(operators.values()),
+        partitions=offsets[-1].partitions or _most_partitions(operators.values()),
         restore_bytes=restore_bytes,
         restore_seconds=restore_seconds,
         steps=[_step(step, earlier.get(step.step), newest - oldest, operators[step.operator]) for step in present],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -10,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from holdfast.engine.documents import Malformed, parse_json
 from holdfast.errors import CheckpointError
 from holdfast.ops.layout import Checkpoint, Operator, open_checkpoint, spans
 from holdfast.spark.files import FileInfo, join
@@ -101,7 +101,6 @@ def overview(spark: SparkSession | None, checkpoint: str, *, batch: int | None =
     offsets = None if shown is None else opened.offsets(shown)
     before = None if shown is None or shown - 1 not in planned else opened.offsets(shown - 1)
     is_committed = shown in committed
-    partitions = None if offsets is None else offsets.settings.get("spark.sql.shuffle.partitions")
     return Overview(
         checkpoint=opened.path,
         job=opened.manifest.get("job"),
@@ -113,7 +112,7 @@ def overview(spark: SparkSession | None, checkpoint: str, *, batch: int | None =
         watermark=None if offsets is None else _watermark(offsets.watermark_millis),
         next_watermark=_watermark(opened.next_watermark_millis(shown)) if shown is not None and is_committed else None,
         sources=_sources(() if before is None else before.sources, () if offsets is None else offsets.sources),
-        partitions=None if partitions is None else int(partitions),
+        partitions=None if offsets is None else offsets.partitions,
         committed=committed,
         planned=[number for number in planned if not committed or number > committed[-1]],
         retained=opened.retained(),
@@ -155,8 +154,8 @@ def _sources(before: tuple[str | None, ...], after: tuple[str | None, ...]) -> l
 def _parsed(offset: str | None) -> Any:
     """What a source wrote is mostly JSON, but that is its own affair."""
     try:
-        return None if offset is None else json.loads(offset)
-    except ValueError:
+        return None if offset is None else parse_json(offset)
+    except Malformed:
         return offset
 
 

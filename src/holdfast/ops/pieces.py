@@ -110,9 +110,8 @@ class PieceFinder:
     def _add_store(self, pieces: Pieces, store: Partition, version: int) -> None:
         base = store.base(version)
         pieces.missing += store.missing(version)
-        for number in range(base + 1, version + 1):
-            if number in store.changelogs:
-                self._add_file(pieces, store.changelogs[number])
+        for number in sorted(n for n in store.changelogs if base < n <= version):
+            self._add_file(pieces, store.changelogs[number])
         if base:
             self._add_file(pieces, store.snapshots[base])
             for name, size in self.tables(store.snapshots[base]).items():

@@ -67,14 +67,16 @@ class StepRef:
 
 def blobs_frame(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> DataFrame:
     """All blobs of an operator after a micro-batch: label, name, blob."""
-    return _flat(_reader(spark, operator).option("batchId", batch).load(normalised(checkpoint.path)))
+    with our_errors(checkpoint.path):
+        return _flat(_reader(spark, operator).option("batchId", batch).load(normalised(checkpoint.path)))
 
 
 def change_feed(spark: SparkSession, checkpoint: Checkpoint, operator: int, first: int, last: int) -> DataFrame:
     """What the micro-batches from first to last changed: batch, change ("update" or "delete"), label, name, blob."""
     reader = _reader(spark, operator).option("readChangeFeed", "true")
     reader = reader.option("changeStartBatchId", first).option("changeEndBatchId", last)
-    changes = reader.load(normalised(checkpoint.path))
+    with our_errors(checkpoint.path):
+        changes = reader.load(normalised(checkpoint.path))
     return _flat(changes, F.col("batch_id").alias("batch"), F.col("change_type").alias("change"))
 
 

@@ -61,7 +61,7 @@ def seed_step(spark: SparkSession, place: Checkpoint, operator: Operator, batch:
         blobs,
         version=batch + 1,
         partitions=len(place.partitions_at(operator, batch)),
-        time_mode=str(operator.properties["timeMode"]),
+        time_mode=operator.properties.time_mode,
         settings=place.offsets(batch).settings,
     )
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from holdfast.errors import CorruptState
 from holdfast.ops.layout import Checkpoint
 from holdfast.ops.pieces import whole_pieces
-from holdfast.ops.placing import building
+from holdfast.ops.placing import building, check_links
 from holdfast.ops.restore import place_schemas
 from holdfast.spark.files import copy_file, join
 from holdfast.spark.replacement import NEW_STATE, OLD_STATE, finish_replacing
@@ -26,6 +27,12 @@ def replacing_state(checkpoint: Checkpoint) -> Iterator[tuple[Checkpoint, int]]:
     """A copy of the checkpoint after its last committed micro-batch, to be changed, and the number of that. The state and
     the manifest of the copy become the checkpoint's own when all went well. The lock is the caller's to hold."""
     files, batch = checkpoint.files, checkpoint.check_batch(None)
+    if batch != checkpoint.committed()[-1]:
+        raise CorruptState(
+            f"The state after the last micro-batch of {checkpoint.path!r} is not whole.",
+            todo=f"see what is: holdfast checkpoint verify {checkpoint.path}",
+        )
+    check_links(files, checkpoint.path)
     with building(files, join(checkpoint.path, NEW_STATE)) as work:
         for piece in whole_pieces(checkpoint, batch):
             copy_file(files, piece.path, files, join(work, piece.name))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from holdfast.errors import CheckpointError
-from holdfast.ops.layout import SHUFFLE_PARTITIONS, Checkpoint, Partition, find_checkpoint, open_checkpoint
+from holdfast.ops.layout import Checkpoint, Partition, find_checkpoint, open_checkpoint
 from holdfast.ops.pieces import whole_pieces
 from holdfast.ops.replacing import replacing_state
 from holdfast.ops.restore import reshape
@@ -75,7 +75,7 @@ def _unfinished(checkpoint: Checkpoint) -> int | None:
     last = checkpoint.planned()[-1:]
     if not committed or last == committed[-1:]:
         return None
-    return int(checkpoint.offsets(last[0]).settings[SHUFFLE_PARTITIONS]) if checkpoint.changes_partitions(last[0]) else None
+    return checkpoint.offsets(last[0]).partitions if checkpoint.changes_partitions(last[0]) else None
 
 
 def _check_plan(checkpoint: Checkpoint, unfinished: int | None) -> None:

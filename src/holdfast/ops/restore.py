@@ -17,12 +17,13 @@ from pyspark.sql import SparkSession
 from holdfast.engine.manifest import LOG_BACKENDS
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
 from holdfast.ops.layout import Checkpoint, open_checkpoint
-from holdfast.ops.placing import building, check_free
+from holdfast.ops.placing import building, check_apart, check_free
 from holdfast.ops.regroup import regroup
 from holdfast.ops.renumber import renumber
 from holdfast.ops.savepoint import verify_savepoint
 from holdfast.ops.savepoint_file import Savepoint
 from holdfast.spark.files import Files, copy_file, files_of, join, normalised
+from holdfast.spark.query_files import schema_name
 from holdfast.spark.repartition import repartition
 
 __all__ = ["Restored", "place_schemas", "reshape", "restore_savepoint"]
@@ -64,6 +65,7 @@ def restore_savepoint(
     if spark is None and (partitions is not None or key_groups is not None):
         raise HoldfastError("Other partitions or key groups need a Spark session.")
     target = files_of(spark, checkpoint)
+    check_apart(savepoint, checkpoint)
     check_free(target, checkpoint)
     found, problems = verify_savepoint(spark, savepoint, report=report)
     if problems:
@@ -131,7 +133,7 @@ def place_schemas(checkpoint: Checkpoint, root: str) -> None:
         for batch, content in checkpoint.operator_metadata(operator.number).items():
             for store in content["stateStoreInfo"]:
                 paths = store.get("stateSchemaFilePaths", [])
-                store["stateSchemaFilePaths"] = [join(folder, path.rpartition("/_stateSchema/")[2]) for path in paths]
+                store["stateSchemaFilePaths"] = [join(folder, schema_name(operator.path, path)) for path in paths]
             checkpoint.write_operator_metadata(operator.number, batch, content)
 
 
@@ -168,5 +170,5 @@ def _restored(made: Checkpoint, savepoint: Savepoint) -> Restored:
         batch=savepoint.batch,
         planned_batch=savepoint.planned_batch,
         partitions=max(counts, default=None),
-        steps={name: {part: step.get(part) for part in ("backend", "key_groups")} for name, step in steps.items()},
+        steps={name: {"backend": step["backend"], "key_groups": step["key_groups"]} for name, step in steps.items()},
     )

@@ -21,7 +21,7 @@ from holdfast.errors import CheckpointError, CorruptState
 from holdfast.ops.damage import damage
 from holdfast.ops.layout import Checkpoint, open_checkpoint
 from holdfast.ops.pieces import PieceFinder, whole_pieces
-from holdfast.ops.placing import UNFINISHED, building
+from holdfast.ops.placing import LINKED, UNFINISHED, building, check_apart, check_links
 from holdfast.ops.savepoint_file import (
     SAVEPOINT_FILE,
     Savepoint,
@@ -54,8 +54,10 @@ def create_savepoint(
     At `destination` there is a whole savepoint afterwards or, if anything failed, what was there before: nothing. Only
     paths that are not local need a session. Raises CorruptState if what would be copied is damaged.
     """
+    check_apart(checkpoint, destination)
     for attempt in range(_TRIES):
         source = open_checkpoint(spark, checkpoint)
+        check_links(source.files, source.path)
         try:
             return _created(spark, source, destination, batch, report)
         except _Vanished as vanished:
@@ -158,7 +160,7 @@ def _described(source: Checkpoint, batch: int, with_plan: bool, copied: list[Sav
         planned_batch=batch + 1 if with_plan else None,
         watermark_millis=source.next_watermark_millis(batch),
         partitions=max(counts, default=None),
-        steps={name: {part: step.get(part) for part in ("backend", "key_groups")} for name, step in steps.items()},
+        steps={name: {"backend": step["backend"], "key_groups": step["key_groups"]} for name, step in steps.items()},
         checkpoint=source.path,
         created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         spark_version=pyspark.__version__,
@@ -204,6 +206,10 @@ def verify_savepoint(
 
 
 def _problems(files: Files, savepoint: Savepoint, report: Report) -> Iterator[Problem]:
+    links = files.links(savepoint.path)
+    yield from (Problem(link, LINKED) for link in links)
+    if links:
+        return
     found = {file.name: file for file in files.walk(savepoint.path)}
     for done, expected in enumerate(savepoint.files):
         report(done, len(savepoint.files))

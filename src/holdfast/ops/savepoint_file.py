@@ -18,17 +18,35 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
+import msgspec
+
+from holdfast.engine.documents import Batch, Count, Malformed, check_form, parse_json
 from holdfast.errors import CheckpointError, CorruptState
 from holdfast.spark.files import Files, join
 
-__all__ = ["SAVEPOINT_FILE", "Savepoint", "SavepointFile", "holdfast_version", "read_savepoint", "write_savepoint"]
+__all__ = [
+    "SAVEPOINT_FILE",
+    "SavedStep",
+    "Savepoint",
+    "SavepointFile",
+    "holdfast_version",
+    "is_checkpoint_file",
+    "read_savepoint",
+    "write_savepoint",
+]
 
 SAVEPOINT_FILE = "savepoint.json"
 _SAVEPOINT_VERSION = 1
+
+
+_WHERE = re.compile(r"metadata|holdfast/manifest\.json|(?:offsets|commits)/[0-9]{1,18}|(?:sources|state)/.+", re.DOTALL)
+_OUTSIDE = re.compile(r"(?:^|/)(?:\.{0,2})(?:/|$)|[\\\x00-\x1f\x7f]")
+"""What must not be in the path of a file: a part that is empty or only dots, and what is no name anywhere."""
 
 
 @dataclass(frozen=True)
@@ -37,24 +55,31 @@ class SavepointFile:
 
     path: str
     """From the savepoint on."""
-    bytes: int
-    sha256: str
+    bytes: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class SavedStep(TypedDict):
+    """What a savepoint says of a step."""
+
+    backend: str | None
+    key_groups: int | None
 
 
 @dataclass(frozen=True)
 class Savepoint:
-    """What a savepoint is of."""
+    """What a savepoint is of. The types are also those by which the file is checked."""
 
     path: str
     """Where it is; not stored, since it can be moved."""
     job: str | None
     query_id: str
-    batch: int
-    planned_batch: int | None
+    batch: Batch
+    planned_batch: Batch | None
     watermark_millis: int
-    partitions: int | None
+    partitions: Count | None
     """None if the query has no state."""
-    steps: dict[str, dict[str, Any]]
+    steps: dict[str, SavedStep]
     checkpoint: str
     created_at: str
     spark_version: str
@@ -84,19 +109,46 @@ def read_savepoint(files: Files, path: str) -> Savepoint:
     if stored is None:
         raise _no_savepoint(files, path)
     try:
-        content = dict(json.loads(stored))
-        digest = content.pop("digest", None)
-        number = content.pop("savepoint_version")
-    except (ValueError, KeyError, TypeError):
-        raise _damaged(path, "it is cut short, or is not JSON") from None
-    if number != _SAVEPOINT_VERSION:
-        raise CheckpointError(
-            f"The savepoint {path!r} has version {number}; this Holdfast knows version {_SAVEPOINT_VERSION}.",
-            todo="use the version of Holdfast that wrote it, or a newer one",
-        )
-    if digest != _digest({"savepoint_version": number, **content}):
-        raise _damaged(path, "it does not match its digest")
-    return Savepoint(path=path, **{**content, "files": [SavepointFile(**file) for file in content["files"]]})
+        content = check_form(parse_json(stored), dict[str, Any])
+        digest, number = content.pop("digest", None), content.pop("savepoint_version", None)
+        if number is None:
+            raise Malformed("it is not what describes a savepoint")
+        if number != _SAVEPOINT_VERSION:
+            raise _foreign(path, number)
+        if digest != _digest({"savepoint_version": number, **content}):
+            raise Malformed("it does not match its digest")
+        savepoint = check_form({**content, "path": path}, Savepoint)
+        _check(savepoint)
+    except Malformed as error:
+        raise _damaged(path, str(error)) from None
+    return savepoint
+
+
+def is_checkpoint_file(name: str) -> bool:
+    """Whether a file of this name, from the checkpoint on, belongs in a copy of a checkpoint, and stays inside of it."""
+    return _WHERE.fullmatch(name) is not None and _OUTSIDE.search(name) is None
+
+
+def _check(savepoint: Savepoint) -> None:
+    """A digest is easily made: what the fields say must also be possible."""
+    for file in savepoint.files:
+        if not is_checkpoint_file(file.path):
+            raise Malformed(f"it names a file {file.path!r:.200}, which cannot be in a savepoint")
+    paths = [file.path for file in savepoint.files]
+    if len(set(paths)) < len(paths):
+        raise Malformed("it names a file twice")
+    if savepoint.planned_batch is not None:
+        if savepoint.planned_batch != savepoint.batch + 1:
+            raise Malformed(f"the micro-batch after {savepoint.batch} cannot be {savepoint.planned_batch}")
+        if f"offsets/{savepoint.planned_batch}" not in paths:
+            raise Malformed(f"the plan of micro-batch {savepoint.planned_batch} is not among its files")
+
+
+def _foreign(path: str, number: Any) -> CheckpointError:
+    return CheckpointError(
+        f"The savepoint {path!r} has version {number!r:.40}; this Holdfast knows version {_SAVEPOINT_VERSION}.",
+        todo="use the version of Holdfast that wrote it, or a newer one",
+    )
 
 
 def _digest(content: dict[str, Any]) -> str:

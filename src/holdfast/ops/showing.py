@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from holdfast.ops.reading import StepRef, blobs_frame, choose_step, collected_gr
 __all__ = ["ShownCell", "StateView", "show_state"]
 
 _AT_ONCE_BYTES = 8 * 1024 * 1024
+_WINDOWS_TOLD = 10
 
 
 @dataclass(frozen=True)
@@ -65,17 +67,21 @@ def show_state(
 ) -> StateView:
     """Some of the state after a micro-batch: of one key, or of the first `limit` keys and windows.
 
-    `window` is a time that lies in the window, or the beginning of its text.
+    `window` is a time that lies in the window, or the beginning of its text. Raises InputError if there is no such cell or
+    window, with those that there are.
     """
     place = open_checkpoint(spark, checkpoint)
     batch = place.check_batch(batch)
-    steps = choose_step(find_steps(spark, place, batch), step, place.path)
+    steps = _with_cell(choose_step(find_steps(spark, place, batch), step, place.path), cell)
     shown: list[ShownCell] = []
     more = False
+    wanted = WantedWindow(window)
     for ref in steps:
-        found, is_more = _shown(spark, place, ref, batch, key, window, cell, limit, trust_pickle)
+        found, is_more = _shown(spark, place, ref, batch, key, wanted, cell, limit, trust_pickle)
         shown += found
         more = more or is_more
+    if not shown:
+        wanted.check(key)
     if key is not None and not shown:
         raise CheckpointError(
             f"The key {key!r} has no state{'' if cell is None else f' in the cell {cell!r}'} after micro-batch {batch}.",
@@ -90,7 +96,7 @@ def _shown(
     ref: StepRef,
     batch: int,
     key: str | None,
-    window: str | None,
+    window: WantedWindow,
     cell: str | None,
     limit: int,
     trust_pickle: bool,
@@ -102,7 +108,7 @@ def _shown(
     for _, blobs in _groups(spark, place, ref, batch, label):
         group = read_group(blobs, trust_pickle=trust_pickle)
         for found in group.cells(None if wanted is None else [wanted.slot]):
-            if found.kind == HIDDEN or not _in_window(found, window):
+            if found.kind == HIDDEN or not window.has(found):
                 continue
             column = (found.slot, found.window.data)
             cells = list(_shown_cells(ref.name, found, cell))
@@ -154,19 +160,57 @@ def _shown_cells(step: str, found: StoredCell, only: str | None) -> Iterator[Sho
         )
 
 
-def _in_window(cell: StoredCell, text: str | None) -> bool:
-    if text is None:
-        return True
-    window = cell.window.window
-    if isinstance(window, GlobalWindow):
-        return text in ("", "global")
-    if window_text(window).startswith(text):
-        return True
-    try:
-        micros = Timestamp.from_rfc3339(text).micros
-    except (ValueError, TypeError):
+def _with_cell(steps: list[StepRef], cell: str | None) -> list[StepRef]:
+    """The steps that have a cell or timer of a name. Raises InputError, with the names that there are, if none has."""
+    if cell is None:
+        return steps
+    names = {step.name: _names(step) for step in steps}
+    found = [step for step in steps if cell in names[step.name] or cell.partition("[")[0] in names[step.name]]
+    if not found:
+        there = "; ".join(f"{step} has {', '.join(map(repr, cells)) or 'none'}" for step, cells in names.items())
+        raise InputError(f"There is no cell or timer {cell!r}.", todo=f"choose one that there is: {there}")
+    return found
+
+
+def _names(step: StepRef) -> list[str]:
+    return [described["name"] for kind in ("cells", "timers") for described in step.manifest[kind]]
+
+
+class WantedWindow:
+    """The window that is asked for, if any, and those that there are."""
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+        self._there: dict[str, None] = {}
+        self._micros: int | None = None
+        if text is not None:
+            with contextlib.suppress(ValueError, TypeError):
+                self._micros = Timestamp.from_rfc3339(text).micros
+
+    def has(self, cell: StoredCell) -> bool:
+        """Whether a cell is in it."""
+        if self._text is None:
+            return True
+        window = cell.window.window
+        if isinstance(window, GlobalWindow):
+            self._there["global"] = None
+            return self._text in ("", "global")
+        shown = window_text(window)
+        self._there[shown] = None
+        if self._text and shown.startswith(self._text):
+            return True
+        return self._micros is not None and bool(window.start.micros <= self._micros < window.end.micros)
+
+    def check(self, key: str | None) -> None:
+        """Raises InputError if nothing was found because nothing is in such a window."""
+        if self._text is None or not self._there:
+            return
+        of = "" if key is None else f" of the key {key!r}"
+        windows = sorted(self._there)
+        more = f", and {len(windows) - _WINDOWS_TOLD} more" if len(windows) > _WINDOWS_TOLD else ""
         raise InputError(
-            f"{text!r} is not a window: it is neither a time nor the beginning of a window as it is shown.",
+            f"There is no window {self._text!r}{of}: it is neither a time in one that has state nor the beginning of one as "
+            "it is shown.",
+            detail=f"There are: {'; '.join(windows[:_WINDOWS_TOLD])}{more}.",
             todo="give a time that lies in the window, such as 2026-03-01T10:00:00Z",
-        ) from None
-    return bool(window.start.micros <= micros < window.end.micros)
+        )

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import CheckpointError, HoldfastError, JobFailed
 from holdfast.ops.layout import Checkpoint
+from holdfast.ops.placing import check_apart
 from holdfast.ops.savepoint import create_savepoint
 from holdfast.spark.files import files_of, is_local
 from holdfast.spark.host import this_process
@@ -88,6 +89,7 @@ def stop_job(
     checkpoint = find_running(spark, job)
     holder = _holder(spark, checkpoint)
     if savepoint is not None:
+        check_apart(checkpoint, savepoint)
         _check_free(spark, savepoint)
     files = files_of(spark, checkpoint)
     begun = time.monotonic()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pyspark.sql import SparkSession
 
@@ -25,8 +26,10 @@ from holdfast.ops.false_commits import false_commits, why_false
 from holdfast.ops.key_check import misplaced_keys
 from holdfast.ops.layout import Checkpoint
 from holdfast.ops.pieces import PieceFinder
+from holdfast.ops.placing import LINKED
 from holdfast.spark.files import files_of, join, normalised
 from holdfast.spark.placement import misplaced
+from holdfast.spark.query_files import schema_name
 from holdfast.spark.replacement import MANIFEST_FILE, NEW_STATE, OLD_STATE, interrupted, left_over
 
 __all__ = ["Problem", "Verification", "checkpoint_to_verify", "verify_checkpoint"]
@@ -92,7 +95,7 @@ def verify_checkpoint(
     if finder is None:
         return found
     _check_logs(checkpoint, finder, found)
-    _check_place(checkpoint, finder, found)
+    _check_schemas(checkpoint, finder, found)
     _check_manifest(checkpoint, finder, found)
     _check_partitions(checkpoint, finder, found)
     false = _check_commits(checkpoint, found)
@@ -144,6 +147,8 @@ def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) ->
         what = damage(checkpoint.files, file, content)
         if what is not None:
             found.add(file.path, what)
+    for link in checkpoint.files.links(checkpoint.path):
+        found.add(link, LINKED)
     for name in ("metadata", "offsets", "commits"):
         if checkpoint.files.info(join(checkpoint.path, name)) is None:
             found.add(join(checkpoint.path, name), "it is missing")
@@ -190,17 +195,23 @@ def _check_logs(checkpoint: Checkpoint, finder: PieceFinder, found: Verification
                 found.add(path, f"it is missing, and the plan of micro-batch {number} needs it")
 
 
-def _check_place(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
+def _check_schemas(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
     """The metadata of operators names the files of their schemas by whole paths."""
+    moved = False
     for operator in finder.operators:
-        folder = normalised(join(operator.path, "_stateSchema"))
+        folder = join(operator.path, "_stateSchema")
         for content in checkpoint.operator_metadata(operator.number).values():
             for path in (path for store in content["stateStoreInfo"] for path in store.get("stateSchemaFilePaths", ())):
-                if not normalised(path).startswith(f"{folder}/"):
-                    found.notes.append(
-                        "it was copied or moved from elsewhere by hand: restore a savepoint instead, which can be moved."
-                    )
-                    return
+                try:
+                    below = schema_name(operator.path, path)
+                except CorruptState as error:
+                    found.add(join(operator.path, "_metadata"), error.what.rstrip("."))
+                    continue
+                moved |= normalised(path) != normalised(join(folder, below))
+                if checkpoint.files.info(join(folder, below)) is None:
+                    found.add(join(folder, below), "it is missing, and the state cannot be read without it")
+    if moved:
+        found.notes.append("it was copied or moved from elsewhere by hand: restore a savepoint instead, which can be moved.")
 
 
 def _check_manifest(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
@@ -227,7 +238,9 @@ def _check_commits(checkpoint: Checkpoint, found: Verification) -> list[int]:
 
 
 def _gaps(numbers: list[int]) -> list[int]:
-    return sorted(set(range(numbers[0], numbers[-1])) - set(numbers)) if numbers else []
+    """Of each gap between numbers the first that is missing, and the last."""
+    pairs = [(a + 1, b - 1) for a, b in pairwise(numbers) if b - a > 1]
+    return sorted({number for pair in pairs for number in pair})
 
 
 def _is_rescaling(checkpoint: Checkpoint, batch: int) -> bool:

@@ -67,6 +67,10 @@ class Files(abc.ABC):
         """What Hadoop keeps beside a file of the local file system to tell whether it is whole; None if there is nothing."""
         return None
 
+    def links(self, path: str) -> list[str]:
+        """The links below a directory, which lead elsewhere; of a file system without links none."""
+        return []
+
     def walk(self, path: str) -> Iterator[FileInfo]:
         """All files below a directory, in the order of their names, which are given from there."""
         for entry in self.entries(path) or ():

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast.spark.file_access import BLOCK_BYTES, FileInfo, Files
+from holdfast.spark.hadoop_errors import in_our_words
 from holdfast.spark.paths import join
 
 __all__ = ["HadoopFiles"]
@@ -29,6 +30,7 @@ class HadoopFiles(Files):
         self._jvm = context._jvm
         self._configuration = context._jsc.hadoopConfiguration()
 
+    @in_our_words
     def read(self, path: str) -> bytes | None:
         for _ in range(_TRIES - 1):
             # It may fail while the file is put in another's place: some file systems keep checksums beside a file, which
@@ -45,7 +47,7 @@ class HadoopFiles(Files):
         try:
             stream = system.open(hadoop_path)
         except Exception:
-            if system.exists(hadoop_path):
+            if system.exists(hadoop_path) and not system.getFileStatus(hadoop_path).isDirectory():
                 raise
             return None
         try:
@@ -53,6 +55,7 @@ class HadoopFiles(Files):
         finally:
             stream.close()
 
+    @in_our_words
     def write(self, path: str, content: bytes) -> None:
         system, hadoop_path = self._at(path)
         context = self._context(hadoop_path)
@@ -84,6 +87,7 @@ class HadoopFiles(Files):
         options[0] = rename.OVERWRITE
         return options
 
+    @in_our_words
     def create(self, path: str, content: bytes) -> bool:
         system, hadoop_path = self._at(path)
         try:
@@ -95,6 +99,7 @@ class HadoopFiles(Files):
         self._put(stream, content)
         return True
 
+    @in_our_words
     def entries(self, path: str) -> list[FileInfo] | None:
         system, hadoop_path = self._at(path)
         if not system.exists(hadoop_path) or not system.getFileStatus(hadoop_path).isDirectory():
@@ -102,14 +107,17 @@ class HadoopFiles(Files):
         found = [self._info(status, join(path, status.getPath().getName())) for status in system.listStatus(hadoop_path)]
         return sorted(found, key=lambda entry: entry.name)
 
+    @in_our_words
     def info(self, path: str) -> FileInfo | None:
         system, hadoop_path = self._at(path)
         return self._info(system.getFileStatus(hadoop_path), path) if system.exists(hadoop_path) else None
 
+    @in_our_words
     def make_directory(self, path: str) -> None:
         system, hadoop_path = self._at(path)
         system.mkdirs(hadoop_path)
 
+    @in_our_words
     def move(self, path: str, to: str) -> None:
         system, hadoop_path = self._at(path)
         _, target = self._at(to)
@@ -119,10 +127,12 @@ class HadoopFiles(Files):
         if not system.rename(hadoop_path, target):
             raise OSError(f"{path} could not be moved to {to}")
 
+    @in_our_words
     def remove(self, path: str) -> None:
         system, hadoop_path = self._at(path)
         system.delete(hadoop_path, True)
 
+    @in_our_words
     def copy(self, path: str, to: str) -> None:
         source_system, source = self._at(path)
         target_system, target = self._at(to)
@@ -132,6 +142,7 @@ class HadoopFiles(Files):
         if not utility.copy(source_system, source, target_system, target, False, True, self._configuration):
             raise OSError(f"{path} could not be copied to {to}")
 
+    @in_our_words
     def sha256(self, path: str) -> str:
         system, hadoop_path = self._at(path)
         digest = self._jvm.java.security.MessageDigest.getInstance("SHA-256")
@@ -139,6 +150,9 @@ class HadoopFiles(Files):
         into = self._jvm.java.security.DigestOutputStream(nowhere, digest)
         self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(system.open(hadoop_path), into, BLOCK_BYTES, True)
         return bytes(digest.digest()).hex()
+
+    def hadoop_version(self) -> str:
+        return str(self._jvm.org.apache.hadoop.util.VersionInfo.getVersion())
 
     @staticmethod
     def _put(stream: Any, content: bytes) -> None:

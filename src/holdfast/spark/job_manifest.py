@@ -8,9 +8,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from holdfast.engine.manifest import MANIFEST_VERSION, manifest_bytes, read_manifest, reconcile
-from holdfast.errors import CorruptState, StateConflict
+from holdfast.engine.documents import check_form, parse_json
+from holdfast.engine.manifest import MANIFEST_VERSION, checked_manifest, reconcile
+from holdfast.engine.manifest_form import JobForm
+from holdfast.errors import StateConflict
 from holdfast.spark.files import files_of, read_file, write_file
+from holdfast.spark.query_files import COPY, check_query_files, in_form
 from holdfast.spark.replacement import MANIFEST_FILE, finish_replacing
 from holdfast.spark.start_check import check_start
 
@@ -25,6 +28,7 @@ def check_job_manifest(spark: SparkSession, checkpoint: str, job: str, steps: Se
     all the same, in sentences.
     """
     files = files_of(spark, checkpoint)
+    check_query_files(spark, checkpoint)
     finished = finish_replacing(files, checkpoint)
     check_start(files, checkpoint, len(steps))
     path = f"{checkpoint.rstrip('/')}/{MANIFEST_FILE}"
@@ -35,7 +39,7 @@ def check_job_manifest(spark: SparkSession, checkpoint: str, job: str, steps: Se
         recorded = _read(stored, path)
         _check_names(recorded, present)
         for step in steps:
-            agreed = reconcile(read_manifest(manifest_bytes(recorded[step.name])), step.manifest, step.evolution)
+            agreed = reconcile(recorded[step.name], step.manifest, step.evolution)
             present[step.name] = agreed.manifest
             notes += [f"{step.name}: {note}" for note in agreed.notes]
     content = {"manifest_version": MANIFEST_VERSION, "job": job, "steps": present}
@@ -46,20 +50,15 @@ def check_job_manifest(spark: SparkSession, checkpoint: str, job: str, steps: Se
 
 
 def _read(stored: bytes, path: str) -> dict[str, Any]:
-    try:
-        recorded: dict[str, Any] = json.loads(stored)["steps"]
-    except (ValueError, KeyError, TypeError):
-        raise CorruptState(
-            f"The manifest {path!r} is damaged: it is not a manifest at all.", todo="restore it from a copy"
-        ) from None
-    return recorded
+    with in_form(path, COPY):
+        content = parse_json(stored, infinite=True)
+        return {name: checked_manifest(step) for name, step in check_form(content, JobForm).steps.items()}
 
 
 def _check_names(recorded: dict[str, Any], present: dict[str, Any]) -> None:
     if recorded.keys() != present.keys():
-        was = ", ".join(sorted(recorded)) or "none"
+        was, now = (", ".join(map(repr, sorted(steps))) or "none" for steps in (recorded, present))
         raise StateConflict(
-            f"The job's steps are not those that the checkpoint belongs to: there were {was}, "
-            f"and there are {', '.join(sorted(present)) or 'none'}.",
+            f"The job's steps are not those that the checkpoint belongs to: there were {was}, and there are {now}.",
             todo="give the steps their old names (name='...'), or start with a new checkpoint",
         )

@@ -12,10 +12,11 @@ import hashlib
 import os
 import shutil
 import tempfile
-import threading
+import uuid
 import weakref
 from pathlib import Path
 
+from holdfast.errors import CheckpointError
 from holdfast.spark.file_access import BLOCK_BYTES, FileInfo, Files
 from holdfast.spark.paths import join, local_path
 
@@ -23,6 +24,7 @@ __all__ = ["LocalFiles", "temporary_folder"]
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """What file systems say that have no links between files."""
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 def _checksum(path: Path) -> Path:
@@ -33,13 +35,19 @@ class LocalFiles(Files):
     def read(self, path: str) -> bytes | None:
         try:
             return self._path(path).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
     def write(self, path: str, content: bytes) -> None:
         local = self._path(path)
         partial = self._written_beside(local, content)
-        partial.replace(local)
+        try:
+            partial.replace(local)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            if local.is_dir():
+                raise CheckpointError(f"{path!r} is a directory, where there should be a file.") from error
+            raise
         _checksum(local).unlink(missing_ok=True)
 
     def create(self, path: str, content: bytes) -> bool:
@@ -93,10 +101,19 @@ class LocalFiles(Files):
             local.unlink(missing_ok=True)
             _checksum(local).unlink(missing_ok=True)
 
+    def links(self, path: str) -> list[str]:
+        found = []
+        for folder, folders, names in os.walk(self._path(path)):
+            below = os.path.relpath(folder, self._path(path))
+            here = path if below == "." else join(path, below)
+            found += [join(here, name) for name in (*folders, *names) if os.path.islink(os.path.join(folder, name))]
+        return sorted(found)
+
     def copy(self, path: str, to: str) -> None:
         target = self._path(to)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(self._path(path), target)
+        with open(os.open(self._path(path), os.O_RDONLY | _NO_FOLLOW), "rb") as source, target.open("wb") as copy:
+            shutil.copyfileobj(source, copy, BLOCK_BYTES)
         _checksum(target).unlink(missing_ok=True)
 
     def sha256(self, path: str) -> str:
@@ -133,9 +150,10 @@ class LocalFiles(Files):
     @staticmethod
     def _written_beside(local: Path, content: bytes) -> Path:
         local.parent.mkdir(parents=True, exist_ok=True)
-        partial = local.with_name(f".{local.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+        # Nobody can have put a link there: the name is not to be foreseen, and the file must be a new one.
+        partial = local.with_name(f".{local.name}.{uuid.uuid4().hex}.tmp")
         try:
-            with partial.open("wb") as file:
+            with partial.open("xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

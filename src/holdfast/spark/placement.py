@@ -6,21 +6,22 @@ a new one. So with a partition in another's place, all its keys would begin from
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
+from holdfast.engine.documents import Malformed, read_document
+from holdfast.errors import CheckpointError, CorruptState
 from holdfast.spark.changelogs import first_label
 from holdfast.spark.files import FileInfo, Files, join
 from holdfast.spark.labels import spark_hash
+from holdfast.spark.query_files import METADATA_VERSION, OperatorMetadata, OperatorProperties, log_lines, number_of
 from holdfast.spark.snapshots import table_labels
 
 __all__ = ["Described", "described", "is_a_step", "misplaced"]
 
-_STATE_FILE = re.compile(r"(\d+)\.(zip|changelog)")
+_STATE_FILE = re.compile(r"([0-9]{1,18})\.(zip|changelog)")
 _OPERATOR_NAMES = ("transformWithStateInPySparkExec", "transformWithStateInPandasExec")
 _THREADS = 16
 
@@ -35,33 +36,33 @@ class Described:
     """The micro-batch from which on there are so many."""
 
 
-def is_a_step(name: Any, properties: Any) -> bool:
+def is_a_step(name: str, properties: OperatorProperties) -> bool:
     """Whether an operator is one of Holdfast's, by what it keeps."""
-    return name in _OPERATOR_NAMES and "blobs" in [v.get("stateName") for v in properties.get("stateVariables", ())]
+    return name in _OPERATOR_NAMES and "blobs" in [variable.name for variable in properties.variables]
 
 
 def described(files: Files, operator: str) -> Described | None:
     """What the metadata of an operator says; None if there is none, or if it is not known how to read it."""
-    versions = {}
-    for entry in files.entries(join(operator, "_metadata", "v2")) or ():
-        if entry.name.isdigit():
-            versions[int(entry.name)] = _content(files.read(entry.path) or b"")
     try:
-        counts = {batch: int(content["stateStoreInfo"][0]["numPartitions"]) for batch, content in versions.items()}
+        versions = dict(_versions(files, join(operator, "_metadata", METADATA_VERSION)))
+        if not versions:
+            return None
         last = versions[max(versions)]
-        step = is_a_step(last["operatorInfo"]["operatorName"], json.loads(last.get("operatorPropertiesJson") or "{}"))
-    except (ValueError, LookupError, TypeError, AttributeError):
+        step = is_a_step(last.info.name, last.read_properties())
+    except (Malformed, CorruptState, CheckpointError):
         return None
+    counts = {batch: metadata.stores[0].partitions for batch, metadata in versions.items()}
     count = counts[max(counts)]
     others = [batch for batch, number in counts.items() if number != count]
     return Described(step, count, min(batch for batch in counts if batch > max(others, default=-1)))
 
 
-def _content(data: bytes) -> Any:
-    try:
-        return json.loads(data.split(b"\n", 1)[1])
-    except (ValueError, IndexError):
-        return None
+def _versions(files: Files, folder: str) -> Iterator[tuple[int, OperatorMetadata]]:
+    for entry in files.entries(folder) or ():
+        batch = number_of(entry.name)
+        if batch is not None:
+            line = log_lines(files.read(entry.path) or b"", entry.path, (METADATA_VERSION,))[0]
+            yield batch, read_document(line, OperatorMetadata)
 
 
 def misplaced(files: Files, operator: str) -> list[tuple[str, str]]:

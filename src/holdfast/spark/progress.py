@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any, TextIO
 
+from holdfast.engine.readable import visible
+
 __all__ = ["Progress", "ProgressLine"]
 
 _PLAIN_SECONDS = 5.0
@@ -15,7 +17,7 @@ class ProgressLine:
     """What is worth knowing of Spark's progress report, as one line."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._name = visible(name)
         self.rows = 0
         self._batch: int | None = None
 
@@ -103,7 +105,7 @@ class Progress:
         """Says something on a line of its own."""
         if self._enabled:
             self.close()
-            self._stream.write(f"{text}\n")
+            self._stream.write(f"{visible(text)}\n")
             self._stream.flush()
 
     def close(self) -> None:

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from holdfast.spark.local_files import LocalFiles
+from holdfast.spark.notices import read_job
+
 __all__ = ["RegisteredJob", "forget", "register", "registered"]
 
 
@@ -30,10 +33,8 @@ def register(job: RegisteredJob) -> None:
     """Notes that a job runs. A home directory that cannot be written to is no reason not to run."""
     entry = _entry(job)
     with contextlib.suppress(OSError):
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        partial = entry.with_suffix(f".{os.getpid()}.tmp")
-        partial.write_text(json.dumps({"name": job.name, "checkpoint": job.checkpoint, "token": job.token}))
-        partial.replace(entry)
+        content = {"name": job.name, "checkpoint": job.checkpoint, "token": job.token}
+        LocalFiles().write(str(entry), json.dumps(content).encode())
 
 
 def forget(job: RegisteredJob) -> None:
@@ -63,7 +64,7 @@ def _entry(job: RegisteredJob) -> Path:
 
 def _read(entry: Path) -> RegisteredJob | None:
     try:
-        content = json.loads(entry.read_text())
-        return RegisteredJob(str(content["name"]), str(content["checkpoint"]), str(content["token"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        found = read_job(entry.read_bytes())
+    except OSError:
         return None
+    return None if found is None else RegisteredJob(found.name, found.checkpoint, found.token)

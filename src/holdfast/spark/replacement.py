@@ -9,9 +9,9 @@ Both are gone when all is done. Only who has the lock of the checkpoint may fini
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from holdfast.engine.documents import Malformed, parse_json
 from holdfast.spark.files import Files, join
 
 __all__ = ["MANIFEST_FILE", "NEW_STATE", "OLD_STATE", "finish_replacing", "interrupted", "left_over"]
@@ -86,7 +86,7 @@ def _operation(files: Files, checkpoint: str) -> str:
 
 def _key_groups(stored: bytes | None) -> dict[str, Any]:
     try:
-        steps = json.loads(stored or b"{}").get("steps", {})
+        steps = parse_json(stored or b"{}", infinite=True).get("steps", {})
         return {str(name): step.get("key_groups") for name, step in steps.items()}
-    except (ValueError, AttributeError):
+    except (Malformed, AttributeError):
         return {}

@@ -19,6 +19,7 @@ __all__ = ["table_labels"]
 
 _BLOCK_BYTES = 1 << 15
 _HEADER_BYTES = 7
+_FILE_BYTES_MAX = 64 << 20
 _WHOLE, _FIRST, _LAST = 1, 2, 4
 _ADDED = 103
 _TEXTS = {1, 201}
@@ -44,13 +45,19 @@ def table_labels(snapshot: bytes) -> set[int]:
     """The labels at both ends of the tables of a snapshot, as far as they can be told."""
     try:
         with zipfile.ZipFile(io.BytesIO(snapshot)) as archive:
-            content = json.loads(archive.read("metadata").split(b"\n", 1)[1])
+            content = json.loads(_read(archive, "metadata").split(b"\n", 1)[1])
             tables = {int(file["localFileName"].partition(".")[0]) for file in content.get("sstFiles", ())}
-            (log,) = (archive.read(name) for name in archive.namelist() if name.startswith("MANIFEST-"))
+            (log,) = (_read(archive, name) for name in archive.namelist() if name.startswith("MANIFEST-"))
         found = [key_label(key) for number, ends in _added(log) if number in tables for key in ends]
     except _UNKNOWN:
         return set()
     return {label for label in found if label is not None}
+
+
+def _read(archive: zipfile.ZipFile, name: str) -> bytes:
+    if archive.getinfo(name).file_size > _FILE_BYTES_MAX:
+        raise ValueError(name)
+    return archive.read(name)
 
 
 def _added(log: bytes) -> Iterator[tuple[int, tuple[bytes, bytes]]]:

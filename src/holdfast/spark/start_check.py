@@ -6,17 +6,17 @@ and of each partition one or two small files.
 
 from __future__ import annotations
 
-import json
 import re
 
+from holdfast.engine.documents import read_document
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
 from holdfast.spark.files import Files, join
 from holdfast.spark.placement import described, misplaced
+from holdfast.spark.query_files import OffsetsHead, in_form, log_lines, number_of
 
 __all__ = ["check_start"]
 
 _FOREIGN = re.compile(r"\d+(_.*)?\.(delta|snapshot)|\d+_.*\.(zip|changelog)")
-_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def check_start(files: Files, checkpoint: str, steps: int) -> None:
@@ -38,7 +38,7 @@ def check_start(files: Files, checkpoint: str, steps: int) -> None:
 
 
 def _numbers(files: Files, folder: str) -> list[int]:
-    return sorted(int(entry.name) for entry in files.entries(folder) or () if entry.name.isdigit())
+    return sorted(number for entry in files.entries(folder) or () if (number := number_of(entry.name)) is not None)
 
 
 def _check_partitions(files: Files, checkpoint: str, committed: int, planned: int) -> None:
@@ -51,12 +51,9 @@ def _check_partitions(files: Files, checkpoint: str, committed: int, planned: in
         )
 
 
-def _partitions(files: Files, path: str) -> str | None:
-    try:
-        head = json.loads((files.read(path) or b"").splitlines()[1])
-        return str(head["conf"][_SHUFFLE_PARTITIONS])
-    except (ValueError, LookupError, TypeError):
-        return None
+def _partitions(files: Files, path: str) -> int | None:
+    with in_form(path):
+        return read_document(log_lines(files.read(path) or b"", path)[0], OffsetsHead).partitions
 
 
 def _check_versions(files: Files, checkpoint: str, operators: list[str], batch: int) -> None:

@@ -67,6 +67,8 @@ def coder_from_description(
         return coder_from_description(part, trust_pickle=trust_pickle, view_records=view_records)
 
     identifier = description.get("id")
+    if not isinstance(identifier, str):
+        return None
     simple = _SIMPLE + (_PICKLES if trust_pickle else ())
     for kind in simple:
         if kind.short_name == identifier and kind.version == description.get("version"):
@@ -74,7 +76,8 @@ def coder_from_description(
     if identifier == RecordCoder.short_name and RecordCoder.version == description.get("version"):
         return RecordViewCoder() if view_records else None
     if identifier == TupleCoder.short_name and TupleCoder.version == description.get("version"):
-        parts = [component(part) for part in description.get("components", ())]
+        components = description.get("components", [])
+        parts = [component(part) for part in (components if isinstance(components, (list, tuple)) else [None])]
         known = [part for part in parts if part is not None]
         return TupleCoder(known) if len(known) == len(parts) else None
     if identifier in _NESTED:
