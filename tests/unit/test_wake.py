@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+import holdfast as hf
 from holdfast.engine.backends.protocol import Due
-from holdfast.spark.processor import KeyGroupProcessor
+from holdfast.spark.processor import KeyGroupProcessor, stored_time
 from holdfast.testing.memory_store import MemoryStore
 
 NOW = 1_000_000
@@ -67,3 +68,9 @@ def test_what_stays_overdue_is_not_forgotten(group, overdue):
         assert woken == (now > NOW)
         assert len(group.timers.set) == 1
         assert min(group.timers.set) > now
+
+
+@pytest.mark.parametrize("blob", [b"", b"1234567", b"123456789"])
+def test_a_damaged_time_is_named(blob):
+    with pytest.raises(hf.CorruptState, match=f"it has {len(blob)} bytes"):
+        stored_time(blob)

@@ -25,7 +25,7 @@ from holdfast.engine.stored import Blobs, StoredLayout, read_group, write_group
 from holdfast.ops.reading import StepRef, map_groups, rows_of
 from holdfast.spark.assign import key_column, key_label
 from holdfast.spark.labels import labels
-from holdfast.spark.processor import CLOCK, WAKE_TIME
+from holdfast.spark.processor import CLOCK, stored_time
 from holdfast.spark.schemas import read_schema
 from holdfast.spark.seeding import BLOBS_SCHEMA, blob_table
 from holdfast.spark.transport import carried
@@ -56,7 +56,7 @@ def log_facts(blobs: DataFrame, path: str) -> LogFacts:
     rows = rows_of(blobs.where(F.col("name").isin(HEAD, CLOCK)).select("name", "blob"), path)
     heads = [Head.decode(bytes(row.blob)).last for row in rows if row.name == HEAD]
     clocks = [bytes(row.blob) for row in rows if row.name == CLOCK]
-    return LogFacts(max(heads, default=0), max(clocks, key=WAKE_TIME.unpack, default=None))
+    return LogFacts(max(heads, default=0), max(clocks, key=stored_time, default=None))
 
 
 def key_columns(manifest: Mapping[str, Any]) -> StructType:

@@ -23,7 +23,7 @@ from holdfast.engine.backends.protocol import Due, Place
 from holdfast.engine.bundle import run_bundle
 from holdfast.engine.evolution import MANIFEST, adapted
 from holdfast.engine.runner import Clocks, collection_paused
-from holdfast.errors import HoldfastError
+from holdfast.errors import CorruptState, HoldfastError
 from holdfast.model.timestamps import MIN_TIMESTAMP
 from holdfast.model.windows import GlobalWindow
 from holdfast.spark.operator import Operator, by_value
@@ -32,7 +32,7 @@ from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
 from holdfast.spark.transport import carried
 from holdfast.spark.worker import WORKER
 
-__all__ = ["CLOCK", "OUTPUT_SCHEMA", "WAKE_TIME", "KeyGroupProcessor", "transformed", "wake_soon"]
+__all__ = ["CLOCK", "OUTPUT_SCHEMA", "WAKE_TIME", "KeyGroupProcessor", "stored_time", "transformed", "wake_soon"]
 
 Packed = tuple[int, int, bytes | None]
 """Source, part and payload of a packed row."""
@@ -118,7 +118,7 @@ class KeyGroupProcessor:
         if self._plan.chained:
             # What another step gave in this micro-batch was on time there, although the watermark may have passed it.
             seen = self._blobs.get(CLOCK)
-            late = MIN_TIMESTAMP.micros if seen is None else WAKE_TIME.unpack(seen)[0]
+            late = MIN_TIMESTAMP.micros if seen is None else stored_time(seen)
             if late != watermark:
                 self._blobs.put(CLOCK, WAKE_TIME.pack(watermark))
         script = self._plan.script
@@ -132,7 +132,7 @@ class KeyGroupProcessor:
             return
         wanted = self._next_wake(due, times)
         stored = self._blobs.get(WAKE)
-        present = None if stored is None else WAKE_TIME.unpack(stored)[0]
+        present = None if stored is None else stored_time(stored)
         if wanted == present:
             return
         if present is not None:
@@ -173,6 +173,17 @@ def transformed(
             timeMode=time_mode,
             initialState=initial,
         )
+
+
+def stored_time(blob: bytes) -> int:
+    """The time in a blob: when a key group is to be woken, or the watermark that it has seen."""
+    if len(blob) != WAKE_TIME.size:
+        raise CorruptState(
+            f"A time that is stored with a key group is damaged: it has {len(blob)} bytes, not {WAKE_TIME.size}.",
+            todo="go back to an earlier micro-batch, or restore a savepoint",
+        )
+    time: int = WAKE_TIME.unpack(blob)[0]
+    return time
 
 
 def wake_soon(handle: Any, blobs: SparkStore, times: Any, *, by_clock: bool) -> None:
