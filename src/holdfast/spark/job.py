@@ -24,7 +24,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.engine.metrics import StepMetrics
-from holdfast.errors import CheckpointLocked, HoldfastError, InvalidStep, JobFailed
+from holdfast.errors import (
+    CheckpointError,
+    CheckpointLocked,
+    CorruptState,
+    HoldfastError,
+    InvalidStep,
+    JobFailed,
+    StateConflict,
+)
 from holdfast.model.timestamps import Duration
 from holdfast.spark.checkpoint_files import file_settings
 from holdfast.spark.failures import is_worker_trouble, query_failure
@@ -48,6 +56,8 @@ __all__ = ["Job"]
 _POLL_SECONDS = 0.1
 _WORKER_TRIES = 4
 """As often as a cluster tries a task; on one machine Spark itself tries once."""
+_FOR_GOOD = (InvalidStep, CheckpointLocked, CheckpointError, CorruptState, StateConflict)
+"""What another try would meet again, or must not touch."""
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
@@ -120,7 +130,7 @@ class Job:
                     self.wait()
                     return self
                 except HoldfastError as error:
-                    if isinstance(error, (InvalidStep, CheckpointLocked)):
+                    if isinstance(error, _FOR_GOOD):
                         raise
                     if failures.count_at(self._life.done) > self._tolerated_failures:
                         raise
