@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from holdfast.cli.main import main
-from holdfast.errors import CorruptState
+from holdfast.errors import CorruptState, StateConflict
 from holdfast.ops.layout import open_checkpoint
 from holdfast.ops.reading import blobs_frame
 from holdfast.ops.regroup import seed_step
@@ -25,6 +25,7 @@ from holdfast.spark.files import files_of
 from holdfast.spark.labels import labels, spark_hash
 from holdfast.spark.placement import misplaced
 from holdfast.spark.snapshots import table_labels
+from ops import jobs
 from ops.checkpoints import error_of, from_json, run_job, tree
 
 
@@ -122,6 +123,21 @@ def test_keys_in_another_key_group(spark, checkpoint):
     assert [problem.path for problem in found.problems] == [operator.path]
     assert f"key group {one}, after micro-batch 5" in found.problems[0].what
     assert "belong to other key groups" in found.problems[0].what
+
+
+def test_the_state_of_another_step(spark, tmp_path):
+    """Of the same form, and all of it whole: only its name tells."""
+    source, checkpoint = tmp_path / "input", tmp_path / "checkpoint"
+    jobs.add_file(source, 0, [("a", 1), ("b", 2)])
+    jobs.make_job(spark, source, str(checkpoint), trigger="available now", step="mine").run()
+    manifest = checkpoint / "holdfast" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"mine"', '"other"'))
+    jobs.add_file(source, 1, [("a", 1)])
+    with pytest.raises(StateConflict, match="'other' has found the state of the step 'mine' in its place"):
+        jobs.make_job(spark, source, str(checkpoint), trigger="available now", step="other").run()
+    found = verify_checkpoint(spark, str(checkpoint))
+    assert [problem.path for problem in found.problems] == [str(checkpoint / "state" / "0")]
+    assert "it has state of 'mine', and the job has the steps 'other'" in found.problems[0].what
 
 
 def test_what_the_files_say(history):

@@ -24,6 +24,7 @@ __all__ = [
     "MANIFEST_VERSION",
     "Evolution",
     "Reconciled",
+    "check_owner",
     "checked_manifest",
     "make_manifest",
     "manifest_bytes",
@@ -76,6 +77,17 @@ def checked_manifest(recorded: Any) -> dict[str, Any]:
         )
     check_manifest(recorded)
     return recorded
+
+
+def check_owner(stored: bytes | None, step: str) -> None:
+    """Raises StateConflict if a key group's manifest is that of another step: its state is not where it was written."""
+    owner = None if stored is None else read_manifest(stored).get("name")
+    if owner is not None and owner != step:
+        raise StateConflict(
+            f"The step {step!r} has found the state of the step {owner!r} in its place.",
+            todo="give the steps their old names and their old order; or, if nothing was changed, look at the checkpoint: "
+            "holdfast checkpoint verify --deep",
+        )
 
 
 @dataclass(frozen=True)
@@ -159,8 +171,6 @@ def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evoluti
 
 
 def _step_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    if old.get("name") != new.get("name"):
-        yield f"it is the state of the step {old.get('name')!r}; give steps their old names, and keep them in their order."
     if old["key"] != new["key"]:
         yield f"the key was {_columns(old['key'])} and is {_columns(new['key'])} now."
     if old["backend"] != new["backend"] and not {old["backend"], new["backend"]} <= LOG_BACKENDS:

@@ -22,6 +22,7 @@ from pyspark.sql.group import GroupedData
 from holdfast.engine.backends.protocol import Due, Place
 from holdfast.engine.bundle import run_bundle
 from holdfast.engine.evolution import MANIFEST, adapted
+from holdfast.engine.manifest import check_owner
 from holdfast.engine.runner import Clocks, collection_paused
 from holdfast.errors import CorruptState, HoldfastError
 from holdfast.model.timestamps import MIN_TIMESTAMP
@@ -85,8 +86,10 @@ class KeyGroupProcessor:
         try:
             # A copy that was made for another manifest would read a log of other cells: the attempt that adapted it may have
             # been undone, or the checkpoint taken back to before that.
-            backend = WORKER.group(query, loaded, label, self._blobs.get(MANIFEST))
+            stored = self._blobs.get(MANIFEST)
+            backend = WORKER.group(query, loaded, label, stored)
             if backend is None:
+                check_owner(stored, self._plan.name)
                 layout = adapted(self._blobs, self._plan.manifest, loaded.layout, self._plan.evolution)
                 backend = WORKER.add_group(query, loaded, place, layout, self._blobs.get(MANIFEST))
             backend.open(self._blobs)
