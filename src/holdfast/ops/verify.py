@@ -25,6 +25,7 @@ from holdfast.ops.layout import Checkpoint
 from holdfast.ops.pieces import PieceFinder
 from holdfast.ops.placing import LINKED
 from holdfast.spark.files import files_of, join, normalised
+from holdfast.spark.job_manifest import MANIFEST_FILE
 from holdfast.spark.query_files import schema_name
 
 __all__ = ["Problem", "Verification", "checkpoint_to_verify", "verify_checkpoint"]
@@ -127,6 +128,10 @@ def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) ->
         what = damage(checkpoint.files, file, content)
         if what is not None:
             found.add(file.path, what)
+    try:
+        _ = checkpoint.manifest
+    except CorruptState as error:
+        found.add(join(checkpoint.path, MANIFEST_FILE), error.what.partition(" is damaged: ")[2].rstrip("."))
     for link in checkpoint.files.links(checkpoint.path):
         found.add(link, LINKED)
     for name in ("metadata", "offsets", "commits"):
