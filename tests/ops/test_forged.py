@@ -97,6 +97,25 @@ def test_a_forged_file_gives_declared_errors(tmp_path, name, data):
     use_everything(checkpoint, tmp_path / "work")
 
 
+WRONG = {
+    "metadata": [b"[" * 1000, b"[]", b'{"id":5}', b"x"],
+    "offsets/1": [b"v1\n[]", b'v1\n{"batchWatermarkMs":"0","batchTimestampMs":1}', b"v1\nx"],
+    "commits/1": [b"v1\n[]", b'v1\n{"nextBatchWatermarkMs":null}'],
+    "holdfast/manifest.json": [b"[]", b'{"manifest_version":1,"steps":[]}', b'{"manifest_version":1,"steps":{"a":{}}}'],
+    "state/0/_metadata/v2/0": [b"v2\n{}", b'v2\n{"operatorInfo":{},"stateStoreInfo":[]}'],
+}
+
+
+@pytest.mark.parametrize(("name", "content"), [(name, content) for name, all_ in WRONG.items() for content in all_])
+def test_verify_names_what_has_another_form(checkpoint, name, content):
+    def named():
+        return str(checkpoint / name) in [problem.path for problem in verify_checkpoint(None, str(checkpoint)).problems]
+
+    assert not named()
+    put(checkpoint / name, content)
+    assert named()
+
+
 @pytest.mark.parametrize("name", JSON_FILES)
 @pytest.mark.parametrize("how", ["missing", "a directory", "a link to nowhere"])
 def test_a_file_that_is_none(checkpoint, tmp_path, name, how):

@@ -10,11 +10,12 @@ import io
 import struct
 import zipfile
 import zlib
+from typing import Any
 
-from holdfast.engine.documents import Malformed, parse_json
+from holdfast.engine.documents import Malformed, check_form, parse_json
 from holdfast.errors import CorruptState
 from holdfast.spark.files import FileInfo, Files
-from holdfast.spark.query_files import snapshot_tables
+from holdfast.spark.query_files import Commit, OffsetsHead, OperatorMetadata, QueryMetadata, snapshot_tables
 
 __all__ = ["damage"]
 
@@ -54,10 +55,13 @@ def _malformed(name: str, content: bytes) -> str | None:
     folder, _, last = name.rpartition("/")
     top = name.partition("/")[0]
     if top in ("offsets", "commits") or "_metadata/v2" in folder:
-        return _bad_log(content, least=2)
+        form = OffsetsHead if top == "offsets" else Commit if top == "commits" else OperatorMetadata
+        return _bad_log(content, least=2) or _bad_form(content.split(b"\n")[1], form)
     if top == "sources":
         return _bad_log(content, least=1)
-    if last == "metadata" or name == "holdfast/manifest.json":
+    if name in ("metadata", "holdfast/manifest.json"):
+        return _bad_log(content, least=1) or _bad_form(content, QueryMetadata if name == "metadata" else dict[str, Any])
+    if last == "metadata":
         return _bad_log(content, least=1)
     if last.endswith(".zip"):
         return _bad_zip(content)
@@ -74,7 +78,7 @@ def _bad_log(content: bytes, least: int) -> str | None:
         text = content.decode()
     except UnicodeDecodeError:
         return "it is not text"
-    if text.startswith("{"):
+    if least == 1 and text.startswith("{"):
         return _bad_json(text)
     lines = text.rstrip("\n").split("\n")
     if len(lines) < least:
@@ -88,6 +92,15 @@ def _bad_json(text: str) -> str | None:
             parse_json(text)
         except Malformed as error:
             return str(error)
+    return None
+
+
+def _bad_form(text: bytes, form: Any) -> str | None:
+    """Whether what is JSON says what it should say."""
+    try:
+        check_form(parse_json(text, infinite=True), form)
+    except Malformed as error:
+        return str(error)
     return None
 
 

@@ -147,6 +147,10 @@ def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) ->
         what = damage(checkpoint.files, file, content)
         if what is not None:
             found.add(file.path, what)
+    try:
+        _ = checkpoint.manifest
+    except CorruptState as error:
+        found.add(join(checkpoint.path, MANIFEST_FILE), error.what.partition(" is damaged: ")[2].rstrip("."))
     for link in checkpoint.files.links(checkpoint.path):
         found.add(link, LINKED)
     for name in ("metadata", "offsets", "commits"):
