@@ -258,15 +258,15 @@ def test_errors_of_a_batch_query_are_clean(spark):
     check_is_clean(str(caught.value))
 
 
-def test_missing_state_is_told_by_its_name(make, tmp_path, source):
+def test_missing_state_is_named_before_the_job_starts(make, tmp_path, source):
     sink = hf.sinks.Collect()
     make(sink, trigger="available now").run()
     for file in (tmp_path / "checkpoint" / "state" / "0" / "0").glob("*1.*"):
         file.unlink()
     source.add({"k": "a", "v": "x"})
-    with pytest.raises(hf.JobFailed, match="CANNOT_LOAD_STATE_STORE") as caught:
-        make(sink, trigger="available now").run()
-    assert "holdfast checkpoint verify" in caught.value.todo
+    with pytest.raises(hf.CorruptState, match=r"state/0/0/1\.changelog' is missing") as caught:
+        make(sink, trigger="available now", tolerated_failures=3).run()
+    assert "holdfast checkpoint" in caught.value.todo
 
 
 def test_what_a_sink_refuses_comes_whole(make, tmp_path):

@@ -22,6 +22,8 @@ JSON_FILES = (
     "offsets/1",
     "commits/1",
     "holdfast/manifest.json",
+    "holdfast/lock.json",
+    "holdfast/stop.json",
     "state/0/_metadata/v2/0",
     "sources/0/0",
 )
@@ -67,6 +69,7 @@ def make_checkpoint(folder: Path) -> Path:
         "state/0/_stateSchema/default/0_a": "v3\nschema",
         "state/0/0/1.changelog": "changes",
         "sources/0/0": 'v1\n{"path":"file:///input/0","timestamp":1,"batchId":0}',
+        "sources/0/1": 'v1\n{"path":"file:///input/1","timestamp":2,"batchId":1}',
     }
     settings = {"spark.sql.shuffle.partitions": "1"}
     for batch in (0, 1):

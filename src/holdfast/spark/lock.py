@@ -29,20 +29,19 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from holdfast.errors import CheckpointLocked
 from holdfast.spark.files import Files, files_of, is_local, join
 from holdfast.spark.host import ProcessId, has_ended, this_process
+from holdfast.spark.notices import LOCK_VERSION, read_lock
 from holdfast.spark.turns import is_turn_of, take_turn
 
 __all__ = ["LOCK_FILE", "Lock", "LockInfo", "current_lock", "holding", "new_token"]
 
 LOCK_FILE = "holdfast/lock.json"
 
-_LOCK_VERSION = 1
 _BEAT_SECONDS = 10.0
 _STALE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
@@ -380,7 +379,7 @@ def _info(files: Files, path: str, stored: bytes) -> LockInfo | None:
 
 def _content(info: LockInfo) -> bytes:
     content = {
-        "lock_version": _LOCK_VERSION,
+        "lock_version": LOCK_VERSION,
         "owner": info.owner,
         "host": info.process.host,
         "machine": info.process.machine,
@@ -394,16 +393,11 @@ def _content(info: LockInfo) -> bytes:
 
 
 def _parse(stored: bytes) -> LockInfo | None:
-    try:
-        content: dict[str, Any] = json.loads(stored)
-        if content["lock_version"] != _LOCK_VERSION:
-            return None
-        number, started = int(content["process"]), str(content["process_started"])
-        process = ProcessId(str(content["host"]), str(content["machine"]), number, started)
-        taken, alive = (datetime.fromisoformat(content[name]).astimezone(timezone.utc) for name in ("taken_at", "alive_at"))
-        return LockInfo(str(content["owner"]), process, taken, alive, str(content["token"]))
-    except (ValueError, KeyError, TypeError):
+    found = read_lock(stored)
+    if found is None:
         return None
+    process = ProcessId(found.host, found.machine, found.process, found.process_started)
+    return LockInfo(found.owner, process, found.taken_at, found.alive_at, found.token)
 
 
 def _locked(checkpoint: str, info: LockInfo, how: str) -> CheckpointLocked:

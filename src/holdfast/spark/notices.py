@@ -1,4 +1,4 @@
-"""What processes tell each other in small files: the lock, the request to stop, the entry of a running job.
+"""What processes tell each other in small files: the lock, whose turn it is, a request to stop, a job that runs.
 
 Anybody who can write to the checkpoint can write them. So their fields are typed; what is not such a notice is None; and
 names in them are shown as they are only if they can be shown.
@@ -14,7 +14,17 @@ import msgspec
 from holdfast.engine.documents import Malformed, read_document
 from holdfast.engine.readable import visible
 
-__all__ = ["LOCK_VERSION", "JobNotice", "LockNotice", "StopNotice", "read_job", "read_lock", "read_stop"]
+__all__ = [
+    "LOCK_VERSION",
+    "JobNotice",
+    "LockNotice",
+    "StopNotice",
+    "TurnNotice",
+    "read_job",
+    "read_lock",
+    "read_stop",
+    "read_turn",
+]
 
 N = TypeVar("N", bound="msgspec.Struct")
 
@@ -35,6 +45,14 @@ class LockNotice(msgspec.Struct, frozen=True):
     process_started: _Name
     taken_at: datetime
     alive_at: datetime
+    token: _Name
+
+
+class TurnNotice(msgspec.Struct, frozen=True):
+    """Who had the lock last: `holdfast/turn.json`."""
+
+    turn_version: int
+    turn: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
     token: _Name
 
 
@@ -64,6 +82,11 @@ def read_lock(data: bytes) -> LockNotice | None:
         return None
     owner, host = visible(found.owner), visible(found.host)
     return msgspec.structs.replace(found, owner=owner, host=host, taken_at=taken, alive_at=alive)
+
+
+def read_turn(data: bytes) -> TurnNotice | None:
+    """Whose turn it is; None if that makes no sense."""
+    return _read(data, TurnNotice)
 
 
 def read_stop(data: bytes) -> StopNotice | None:

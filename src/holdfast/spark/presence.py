@@ -12,13 +12,13 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
 from holdfast.spark.files import Files, files_of, join
 from holdfast.spark.lock import Lock, LockInfo, new_token
+from holdfast.spark.notices import read_stop
 from holdfast.spark.registry import RegisteredJob, forget, register
 
 __all__ = ["Presence", "ask_to_stop", "take_back"]
@@ -122,11 +122,8 @@ def _asked(files: Files, checkpoint: str) -> str | None:
     data = files.read(join(checkpoint, STOP_FILE))
     if data is None:
         return None
-    try:
-        content: dict[str, Any] = json.loads(data)
-        return str(content["token"])
-    except (ValueError, KeyError, TypeError):
-        return ""
+    found = read_stop(data)
+    return "" if found is None else found.token
 
 
 def _absolute(checkpoint: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 
 from holdfast.spark.file_access import Files
+from holdfast.spark.notices import read_turn
 from holdfast.spark.paths import join
 
 __all__ = ["TURN_FILE", "is_turn_of", "take_turn"]
@@ -36,10 +37,5 @@ def is_turn_of(files: Files, checkpoint: str, token: str) -> bool:
 
 def _read(files: Files, checkpoint: str) -> tuple[int, str]:
     """The number and the token; of a file that is not there, or damaged, those of nobody."""
-    stored = files.read(join(checkpoint, TURN_FILE))
-    try:
-        content = json.loads(stored or b"{}")
-        number, token = content["turn"], content["token"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return 0, ""
-    return (number, token) if isinstance(number, int) and isinstance(token, str) else (0, "")
+    found = read_turn(files.read(join(checkpoint, TURN_FILE)) or b"")
+    return (0, "") if found is None or found.turn_version != _TURN_VERSION else (found.turn, found.token)
