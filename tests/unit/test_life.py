@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.spark.life import HeldBack, Life, Phase, Stop
+from holdfast.spark.life import HeldBack, Life, Phase, Stop, Streak
 
 
 @pytest.fixture
@@ -166,3 +166,8 @@ def test_a_request_and_a_micro_batch_at_the_same_time():
         thread.join()
         assert (seen == ["in"]) is (life.done == 1)
         assert (seen == ["held back"]) is life.held_back
+
+
+def test_failures_in_a_row():
+    streak = Streak()
+    assert [streak.count_at(done) for done in (None, None, 0, 0, 0, 1)] == [1, 2, 1, 2, 3, 1]

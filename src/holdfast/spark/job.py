@@ -36,8 +36,9 @@ from holdfast.errors import (
 from holdfast.model.timestamps import Duration
 from holdfast.spark.checkpoint_files import file_settings
 from holdfast.spark.failures import is_worker_trouble, query_failure
+from holdfast.spark.handler import Handler
 from holdfast.spark.job_manifest import check_job_manifest
-from holdfast.spark.life import Life, Phase, Stop
+from holdfast.spark.life import Life, Phase, Stop, Streak
 from holdfast.spark.lineage import steps_above
 from holdfast.spark.lock import LockInfo
 from holdfast.spark.paths import normalised
@@ -45,11 +46,11 @@ from holdfast.spark.presence import Presence
 from holdfast.spark.progress import Progress
 from holdfast.spark.session import apply_settings, with_settings
 from holdfast.spark.shared_paths import resolved
-from holdfast.spark.sinks.base import BatchInfo, Sink
-from holdfast.spark.sinks.plans import plan_of, stored_query_id
+from holdfast.spark.sinks.base import Sink
+from holdfast.spark.sinks.plans import stored_query_id
 from holdfast.spark.transport import rebuilding
 from holdfast.spark.triggers import AvailableNow, Batches, Every, read_trigger
-from holdfast.spark.unpack import Origin, origin_of, unpack
+from holdfast.spark.unpack import Origin, origin_of
 
 __all__ = ["Job"]
 
@@ -89,10 +90,10 @@ class Job:
         self._progress = Progress(name, enabled=progress)
         self._presence: Presence | None = None
         self._query: StreamingQuery | None = None
-        self._handler: _Handler | None = None
+        self._handler: Handler | None = None
         self._life = Life(name)
         self._stop_turn = threading.Lock()
-        self._worker_failures = _Streak()
+        self._worker_failures = Streak()
 
     def write(self, df: DataFrame, sink: Sink) -> Job:
         """Binds an output to a sink."""
@@ -122,7 +123,7 @@ class Job:
         """Starts the job and waits for its end; starts it again after a failure, as often as that is tolerated."""
         self._check_can_start()
         self._begin()
-        failures = _Streak()
+        failures = Streak()
         with self._signals():
             while True:
                 try:
@@ -206,7 +207,7 @@ class Job:
 
     def _begin(self) -> None:
         self._query = None
-        self._worker_failures = _Streak()
+        self._worker_failures = Streak()
         self._life.begin()
 
     def _start(self) -> None:
@@ -247,7 +248,7 @@ class Job:
         self._open_sinks(spark, checkpoint)
         writer = frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
         writer = self._triggered(writer.outputMode("append"))
-        self._handler = handler = _Handler(self._life, presence, checkpoint, sinks, self._batches_max())
+        self._handler = handler = Handler(self._life, presence, checkpoint, sinks, self._batches_max())
         with self._settings(spark, checkpoint, steps), rebuilding(spark):
             query: StreamingQuery = writer.foreachBatch(handler).start()
         handler.query_id.set(str(query.id))
@@ -427,86 +428,6 @@ class Job:
         if self._retained_batches is not None:
             wanted["spark.sql.streaming.minBatchesToRetain"] = str(self._retained_batches)
         return with_settings(spark, wanted)
-
-
-class _Streak:
-    """How many failures there were in a row without anything having been done in between."""
-
-    def __init__(self) -> None:
-        self._at: int | None = None
-        self._count = 0
-
-    def count_at(self, done: int | None) -> int:
-        """Counts one more, at what was done by then."""
-        self._count = self._count + 1 if self._count and done == self._at else 1
-        self._at = done
-        return self._count
-
-
-class _Given:
-    """A value that one thread gives and another waits for."""
-
-    def __init__(self) -> None:
-        self._there = threading.Event()
-        self._value = ""
-
-    def set(self, value: str) -> None:
-        self._value = value
-        self._there.set()
-
-    def get(self) -> str:
-        self._there.wait()
-        return self._value
-
-
-class _Handler:
-    """What Spark calls with each micro-batch. It returns only when all of it has been written."""
-
-    def __init__(
-        self,
-        life: Life,
-        presence: Presence,
-        checkpoint: str,
-        sinks: list[tuple[Origin | None, Sink]],
-        batches_max: int | None,
-    ) -> None:
-        self._life = life
-        self._presence = presence
-        self._checkpoint = checkpoint
-        self._sinks = sinks
-        self._batches_max = batches_max
-        self.query_id = _Given()
-        self.failure: HoldfastError | None = None
-        """What a sink raised: of what passes through Spark only the text is left."""
-
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        try:
-            with self._life.micro_batch(batch_id):
-                self._presence.confirm()
-                plan = plan_of(batch.sparkSession, self._checkpoint, batch_id)
-                self._write_all(batch, BatchInfo(self.query_id.get(), batch_id, plan))
-        except HoldfastError as error:
-            self.failure = error.within(micro_batch=batch_id)
-            raise
-        if self._batches_max is not None and self._life.done_since_begin >= self._batches_max:
-            self._life.ask(Stop.AFTER_BATCH)
-
-    def _write_all(self, batch: DataFrame, info: BatchInfo) -> None:
-        """Evaluates all of the micro-batch once, whatever the sinks do with the rows.
-
-        A partition that is not evaluated has no state of this micro-batch, and the next one would find none.
-        """
-        if self._sinks[0][0] is None and self._sinks[0][1].evaluates_all:
-            self._sinks[0][1].write_batch(batch, info)
-            return
-        batch.persist()
-        try:
-            batch.count()
-            for origin, sink in self._sinks:
-                self._presence.confirm()
-                sink.write_batch(batch if origin is None else unpack(batch, origin.tag, origin.schema), info)
-        finally:
-            batch.unpersist()
 
 
 def _unique_steps(job: str, frames: list[DataFrame]) -> list[Any]:

@@ -19,7 +19,7 @@ import enum
 import threading
 from collections.abc import Iterator
 
-__all__ = ["HeldBack", "Life", "Phase", "Stop"]
+__all__ = ["HeldBack", "Life", "Phase", "Stop", "Streak"]
 
 
 class Phase(enum.Enum):
@@ -150,3 +150,17 @@ class Life:
         raise HeldBack(
             f"The job {self._name!r} was asked to stop. Micro-batch {number} is left for its next start: no failure."
         ) from None
+
+
+class Streak:
+    """How many failures there were in a row without anything having been done in between."""
+
+    def __init__(self) -> None:
+        self._at: int | None = None
+        self._count = 0
+
+    def count_at(self, done: int | None) -> int:
+        """Counts one more, at what was done by then."""
+        self._count = self._count + 1 if self._count and done == self._at else 1
+        self._at = done
+        return self._count
