@@ -126,7 +126,7 @@ def without_commit(checkpoint: Path, batch: int) -> Path:
 
 def tree(path: Path) -> dict[str, str]:
     """Every file below a directory, with its checksum; but for the lock, in which there is a clock."""
-    files = [file for file in path.rglob("*") if file.is_file() and file.name != "lock.json"]
+    files = [file for file in path.rglob("*") if file.is_file() and file.name not in ("lock.json", "turn.json")]
     return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 

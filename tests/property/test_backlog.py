@@ -138,7 +138,7 @@ BY_TIME: dict[str, Callable[[], Case]] = {
     "contract Deduplicate": lambda: Case(lambda: contract.DeduplicateForAWhile(event_seconds=30), IN_ORDER, texts),
     "contract Inactivity": lambda: Case(lambda: contract.Inactivity(40), IN_ORDER, texts),
 }
-ONE_ELEMENT = {"timers Order", "timers Flush"}
+ONE_ELEMENT = {"timers Order", "timers Flush", "timers EverySevenSeconds"}
 """They show when timers fire that are set to fixed times, by one element."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -26,7 +27,7 @@ def test_a_path_that_names_its_file_system_is_taken_at_its_word(master, path):
 @pytest.mark.parametrize("master", ["local", "local[2]"])
 def test_on_one_machine_it_is_local(master, default):
     assert resolved(session(master, default), "/data/c") == "/data/c"
-    assert resolved(session(master, default), "here/c") == "here/c"
+    assert resolved(session(master, default), "here/c") == os.path.abspath("here/c")
 
 
 @pytest.mark.parametrize("master", ["local[2]", "yarn"])

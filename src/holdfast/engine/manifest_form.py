@@ -84,5 +84,5 @@ def check_manifest(content: Any) -> None:
         raise Malformed("a cell in it has a name of the engine's own")
     if any(cell.kind == "map" and cell.key_coder is None for cell in form.cells):
         raise Malformed("a map in it has no coder for its keys")
-    if form.windowing.window_fn.get("id") in _WINDOWS:
+    if str(form.windowing.window_fn.get("id")) in _WINDOWS:
         check_form(form.windowing.window_fn, _Sizes)

@@ -34,7 +34,7 @@ from holdfast.spark.metrics import MetricsParam
 from holdfast.spark.pack import PACKED_SCHEMA, pack_function
 from holdfast.spark.panes import PaneLayout
 from holdfast.spark.plan import StepPlan
-from holdfast.spark.processor import OUTPUT_SCHEMA, transformed
+from holdfast.spark.processor import OUTPUT_SCHEMA, transformed, with_batch_time
 from holdfast.spark.rows import ElementReader
 from holdfast.spark.schemas import read_output_schema
 from holdfast.spark.session import apply_settings
@@ -256,15 +256,18 @@ def outputs_of(
     spark = stream.df.sparkSession
     metrics = spark.sparkContext.accumulator(StepMetrics(), MetricsParam())
     pack = pack_function(plan.key_groups, register(plan), lift)
-    packed = stream.prepared(plan.key_groups, plan.parallel_over).mapInArrow(pack, PACKED_SCHEMA).groupBy("label")
+    packed = stream.prepared(plan.key_groups, plan.parallel_over).mapInArrow(pack, PACKED_SCHEMA)
     if stream.df.isStreaming:
         apply_settings(spark)
         if plan.uses_processing_time:
             let_queries_end(spark)
         begun_with = None if initial is None else initial.groupBy("label")
-        results = transformed(packed, plan, metrics, time_mode=_time_mode(plan), initial=begun_with)
+        if _time_mode(plan) == "None":
+            packed = with_batch_time(packed)
+        grouped = packed.groupBy("label")
+        results = transformed(grouped, plan, metrics, time_mode=_time_mode(plan), initial=begun_with)
     else:
-        results = packed.applyInArrow(bounded_run(plan, metrics), OUTPUT_SCHEMA)
+        results = packed.groupBy("label").applyInArrow(bounded_run(plan, metrics), OUTPUT_SCHEMA)
         if len(schemas) > 1:
             results = results.persist()
     frames = {tag: output_frame(Origin(results, tag, schema, plan, metrics)) for tag, schema in schemas.items()}

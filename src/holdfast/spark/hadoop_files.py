@@ -92,8 +92,9 @@ class HadoopFiles(Files):
         system, hadoop_path = self._at(path)
         try:
             stream = system.create(hadoop_path, False)
-        except Exception:
-            if system.exists(hadoop_path):
+        except Exception as error:
+            # It may be gone again by now, where a file is renewed by removing it.
+            if "FileAlreadyExistsException" in str(error) or system.exists(hadoop_path):
                 return False
             raise
         self._put(stream, content)

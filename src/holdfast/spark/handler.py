@@ -6,7 +6,7 @@ import threading
 
 from pyspark.sql import DataFrame
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, JobFailed
 from holdfast.spark.life import Life, Stop
 from holdfast.spark.presence import Presence
 from holdfast.spark.sinks.base import BatchInfo, Sink
@@ -61,6 +61,16 @@ class Handler:
         except HoldfastError as error:
             self.failure = error.within(micro_batch=batch_id)
             raise
+        except Exception:
+            raise
+        except BaseException as error:
+            # Spark's JVM would wait for ever for an answer of a thread that sys.exit() has ended.
+            self.failure = JobFailed(
+                f"A sink ended with {type(error).__name__}: {error}".rstrip(": "),
+                todo="raise an exception to fail the micro-batch; call job.stop() to end the job after it",
+                context={"micro_batch": batch_id},
+            )
+            raise self.failure from error
         if self._batches_max is not None and self._life.done_since_begin >= self._batches_max:
             self._life.ask(Stop.AFTER_BATCH)
 

@@ -39,8 +39,8 @@ def lean_home() -> Iterator[None]:
         return
     try:
         lean = _view_of(home)
-    except OSError:
-        # Nowhere to write; it is only slower.
+    except (OSError, RuntimeError):
+        # Nowhere to write, or no home at all; it is only slower.
         yield
         return
     os.environ["SPARK_HOME"] = str(lean)
@@ -62,9 +62,6 @@ def _view_of(home: Path) -> Path:
 
 
 def _is_right(folder: Path, wanted: dict[str, str]) -> bool:
-    names = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    if names != {name.partition("/")[0] for name in wanted} or not (folder / _ARCHIVE).parent.is_dir():
-        return False
     try:
         return all(os.readlink(folder / name) == target for name, target in wanted.items())
     except OSError:
@@ -81,9 +78,9 @@ def _make(folder: Path, wanted: dict[str, str]) -> None:
         made.rename(folder)
     except OSError:
         # Somebody was faster; or what is there is not right, and another one is made for good.
+        shutil.rmtree(made)
         if not _is_right(folder, wanted):
             raise
-        shutil.rmtree(made)
 
 
 def _cache() -> Path:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -93,13 +94,21 @@ class Job:
         self._handler: Handler | None = None
         self._life = Life(name)
         self._stop_turn = threading.Lock()
+        self._start_turn = threading.Lock()
         self._worker_failures = Streak()
+        self._told: StreamingQuery | None = None
+        """The query whose failure has been raised."""
+        problems = [*_problems(name, tolerated_failures, retained_batches)]
+        if problems:
+            raise InvalidStep(str(name), problems)
 
     def write(self, df: DataFrame, sink: Sink) -> Job:
         """Binds an output to a sink."""
         problems = []
         if not isinstance(sink, Sink):
             problems.append(f"{sink!r} is no sink: give hf.sinks.Parquet(...), Sqlite(...) or ForeachBatch(function).")
+        elif sink.place is not None and sink.place in [other.place for _, other in self._writes]:
+            problems.append(f"{sink!r} is written by another output of this job already: give each a place of its own.")
         if not isinstance(df, DataFrame) or not df.isStreaming:
             problems.append("What is written must be a streaming DataFrame; a batch one has its own df.write.")
         if self._query is not None:
@@ -131,7 +140,7 @@ class Job:
                     self.wait()
                     return self
                 except HoldfastError as error:
-                    if isinstance(error, _FOR_GOOD):
+                    if isinstance(error, _FOR_GOOD) or self._life.asked:
                         raise
                     if failures.count_at(self._life.done) > self._tolerated_failures:
                         raise
@@ -155,19 +164,26 @@ class Job:
             self._raise_failure(self._query)
         return True
 
-    def stop(self, timeout_seconds: float = 300.0) -> None:
+    def stop(self, timeout_seconds: float | None = None) -> None:
         """Stops at the end of the micro-batch that is running. State, offsets and sinks then agree.
 
-        A micro-batch that does not end in that time is interrupted; the next start does it anew.
+        With a timeout, a micro-batch that does not end in that time is interrupted; the next start does it anew. Raises what
+        the query failed with, if it did and nobody has been told.
         """
         if self._life.phase is Phase.NEW:
             self._running()
+        self._stop(timeout_seconds)
+        query = self._query
+        if query is not None and query is not self._told and not self._life.is_handler:
+            self._raise_failure(query)
+
+    def _stop(self, timeout_seconds: float | None = None) -> None:
         self._ask(Stop.AFTER_BATCH)
         if self._life.is_handler:
             # The handler is what would be waited for.
-            threading.Thread(target=self.stop, args=(timeout_seconds,), name="holdfast-stop", daemon=True).start()
+            threading.Thread(target=self._stop, args=(timeout_seconds,), name="holdfast-stop", daemon=True).start()
             return
-        deadline = time.monotonic() + timeout_seconds
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._life.wait_until_started(timeout_seconds)
         with self._stop_turn:
             if self._query is not None:
@@ -189,8 +205,13 @@ class Job:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._query is not None:
+        if self._query is None:
+            return
+        if error is None:
             self.stop()
+        else:
+            # What is under way says more than what the job may have failed with.
+            self._stop()
 
     def _running(self) -> StreamingQuery:
         if self._query is None:
@@ -212,15 +233,16 @@ class Job:
 
     def _start(self) -> None:
         """Starts a query, unless a stop was asked for meanwhile."""
-        self._query = None
-        frame, sinks = self._root()
-        spark = frame.sparkSession
-        steps = _unique_steps(self.name, [df for df, _ in self._writes])
         try:
+            frame, sinks = self._root()
+            spark = frame.sparkSession
+            steps = _unique_steps(self.name, [df for df, _ in self._writes])
             checkpoint = resolved(spark, self.checkpoint)
             self._presence = self._presence or Presence(self.name, checkpoint)
-            self._presence.begin(spark, runs=self._runs, stop=self.stop, abandon=self._abandon)
-            if not self._life.asked:
+            self._presence.begin(spark, runs=self._runs, stop=self._stop, abandon=self._abandon)
+            if self._life.asked:
+                self._query = None
+            else:
                 self._progress.begin(checkpoint)
                 self._query = self._start_query(spark, self._presence, checkpoint, frame, sinks, steps)
             self._life.started()
@@ -260,8 +282,8 @@ class Job:
             sink.open(spark, df.schema, query_id)
 
     def _runs(self) -> bool:
-        """Whether there is a query, or about to be one."""
-        if self._life.phase is Phase.STARTING:
+        """Whether there is a query, or about to be one, or what is left of one: a handler that goes on writing."""
+        if self._life.phase is Phase.STARTING or self._life.inside is not None:
             return True
         try:
             return self._life.phase is Phase.RUNNING and self._query is not None and self._query.isActive
@@ -271,32 +293,53 @@ class Job:
 
     def _starts_again_after(self, query: StreamingQuery) -> bool:
         """Whether the query, which has ended, is started again because a worker was to blame."""
-        error = query.exception()
-        if error is None or self._life.asked or not is_worker_trouble(error):
-            return False
-        assert self._presence is not None
-        self._presence.check()
-        tries = self._worker_failures.count_at(self._life.done)
-        if tries >= _WORKER_TRIES:
-            return False
-        self._life.start_again()
-        self._progress.note(f"{self.name}: a Python worker could not be started, or died; starting again, try {tries + 1}")
-        self._start()
-        return True
+        with self._start_turn:
+            if self._query is not query:
+                # Another thread that waits has done so.
+                return self._query is not None
+            error = query.exception()
+            if error is None or self._life.asked or not is_worker_trouble(error):
+                return False
+            assert self._presence is not None
+            self._presence.check()
+            tries = self._worker_failures.count_at(self._life.done)
+            if tries >= _WORKER_TRIES:
+                return False
+            self._life.start_again()
+            again = f"starting again, try {tries + 1}"
+            self._progress.note(f"{self.name}: a Python worker could not be started, or died; {again}")
+            self._start()
+            return True
 
     # Waiting and stopping
 
     def _watch(self, query: StreamingQuery, deadline: float | None) -> bool:
         """Shows progress until the query ends, or the time does; whether it has ended."""
-        while query.isActive:
+        while self._is_active(query):
             self._show(query)
-            if self._life.asked:
-                self.stop()
+            if self._life.asked and (self._life.asked is Stop.NOW or self._at_boundary(query)):
+                self._stop()
                 return True
             if deadline is not None and time.monotonic() > deadline:
                 return False
             time.sleep(_POLL_SECONDS)
         return True
+
+    def _is_active(self, query: StreamingQuery) -> bool:
+        """Whether the query goes on. Raises JobFailed if Spark itself has been stopped: it does not say so of queries."""
+        context = self._writes[0][0].sparkSession.sparkContext
+        try:
+            if getattr(context, "_jsc", None) is not None:
+                return bool(query.isActive)
+        except (Py4JError, OSError):
+            # Its process is gone.
+            pass
+        self._end()
+        raise JobFailed(
+            f"Spark was stopped while the job {self.name!r} was running.",
+            todo="stop the job first: job.stop(); it goes on from the last committed micro-batch",
+            context={"checkpoint": self.checkpoint},
+        )
 
     def _show(self, query: StreamingQuery) -> None:
         report = query.lastProgress
@@ -321,13 +364,13 @@ class Job:
     def _abandon(self, taken_by: LockInfo) -> None:
         """Another has the checkpoint, and nothing more may be written to it."""
         self._life.ask(Stop.NOW)
-        self._life.wait_until_started(3600)
+        self._life.wait_until_started(None)
         if self._query is not None:
             self._query.stop()
 
-    def _stop_query(self, query: StreamingQuery, deadline: float) -> None:
+    def _stop_query(self, query: StreamingQuery, deadline: float | None) -> None:
         while query.isActive and not self._at_boundary(query) and self._life.asked is not Stop.NOW:
-            if time.monotonic() > deadline:
+            if deadline is not None and time.monotonic() > deadline:
                 self._ask(Stop.NOW)
             time.sleep(_POLL_SECONDS / 5)
         try:
@@ -355,7 +398,8 @@ class Job:
 
     def _end(self) -> None:
         self._life.ended()
-        if self._presence is not None:
+        if self._presence is not None and self._life.inside is None:
+            # Else the handler still writes; when it has left, the lock goes by itself.
             self._presence.end()
 
     def _raise_failure(self, query: StreamingQuery) -> None:
@@ -365,6 +409,7 @@ class Job:
         if error is None or self._life.held_back or (self._life.asked and is_worker_trouble(error)):
             # Left for the next start; or a worker that went down with the stop, as with Ctrl-C at a terminal.
             return
+        self._told = query
         if self._handler is not None and self._handler.failure is not None:
             raise self._handler.failure.within(job=self.name)
         raise query_failure(error, self.checkpoint, self.name) from error
@@ -428,6 +473,15 @@ class Job:
         if self._retained_batches is not None:
             wanted["spark.sql.streaming.minBatchesToRetain"] = str(self._retained_batches)
         return with_settings(spark, wanted)
+
+
+def _problems(name: Any, tolerated_failures: Any, retained_batches: Any) -> Iterator[str]:
+    if not isinstance(name, str) or not name:
+        yield f"The name of a job is {name!r}; it must be a text."
+    if type(tolerated_failures) is not int or tolerated_failures < 0:
+        yield f"tolerated_failures is {tolerated_failures!r}; it must be a whole number from 0 on."
+    if retained_batches is not None and (type(retained_batches) is not int or retained_batches < 1):
+        yield f"retained_batches is {retained_batches!r}; it must be a whole number from 1 on."
 
 
 def _unique_steps(job: str, frames: list[DataFrame]) -> list[Any]:

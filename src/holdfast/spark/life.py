@@ -119,9 +119,9 @@ class Life:
             self._stop = how
             return True
 
-    def wait_until_started(self, seconds: float) -> bool:
+    def wait_until_started(self, seconds: float | None) -> bool:
         """Waits while the job is starting; whether it no longer is."""
-        return self._left_starting.wait(max(0.0, seconds))
+        return self._left_starting.wait(seconds if seconds is None else max(0.0, seconds))
 
     @contextlib.contextmanager
     def micro_batch(self, number: int) -> Iterator[None]:
@@ -132,7 +132,7 @@ class Life:
             self._inside, self._thread = number, threading.get_ident()
         try:
             yield
-        except Exception:
+        except BaseException:
             if self._stop is Stop.NOW:
                 # What was interrupted fails in any number of ways, all of which mean this.
                 self._hold_back(number)

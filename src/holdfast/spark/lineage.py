@@ -1,13 +1,12 @@
 """Lineage: which steps stand above a DataFrame, found in the text of its plan.
 
 A DataFrame forgets where it came from as soon as it is transformed, but its plan does not: the pack stage of a step is a
-function whose name contains the step's number. Only the public `explain` is used.
+function whose name contains the step's number. The public `explain` only prints the plan, and what is printed can only be
+caught for the whole process; so this module asks the plan itself.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import itertools
 import re
 from typing import Any
@@ -30,11 +29,7 @@ def register(plan: Any) -> str:
 
 def plan_text(frame: DataFrame) -> str:
     """The logical plan of a DataFrame, as text."""
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        frame.explain(mode="extended")
-    logical, _, _ = text.getvalue().partition("== Optimized Logical Plan ==")
-    return logical
+    return str(frame._jdf.queryExecution().analyzed().toString())
 
 
 def steps_above(frame: DataFrame) -> list[Any]:

@@ -166,6 +166,11 @@ class Lock:
             if _awake_seconds() - self._confirmed > _TRUST_SECONDS:
                 self._look()
         self.check()
+        if not self.is_held:
+            raise CheckpointLocked(
+                f"The lock on the checkpoint {self._checkpoint!r} has been given back, and nothing more may be written.",
+                todo="start the job again: it goes on from the last committed micro-batch",
+            )
 
     @property
     def is_held(self) -> bool:

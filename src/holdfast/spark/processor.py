@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
 from pyspark.sql.group import GroupedData
 
 from holdfast.engine.backends.protocol import Due, Place
@@ -33,7 +34,16 @@ from holdfast.spark.store import BLOB_KEY, BLOB_VALUE, SparkStore
 from holdfast.spark.transport import carried
 from holdfast.spark.worker import WORKER
 
-__all__ = ["CLOCK", "OUTPUT_SCHEMA", "WAKE_TIME", "KeyGroupProcessor", "stored_time", "transformed", "wake_soon"]
+__all__ = [
+    "CLOCK",
+    "OUTPUT_SCHEMA",
+    "WAKE_TIME",
+    "KeyGroupProcessor",
+    "stored_time",
+    "transformed",
+    "wake_soon",
+    "with_batch_time",
+]
 
 Packed = tuple[int, int, bytes | None]
 """Source, part and payload of a packed row."""
@@ -42,6 +52,7 @@ OUTPUT_SCHEMA = "tag string, payload binary"
 
 _OutputRow = Row("tag", "payload")
 # Beside the log of the backend, whose names begin otherwise.
+_BATCH_TIME = "batch_time"
 WAKE = "~wake"
 CLOCK = "~clock"
 WAKE_TIME = struct.Struct(">q")
@@ -58,12 +69,15 @@ class KeyGroupProcessor:
 
     def open(self, handle: Any, state: Any) -> None:
         """Is called first, with Spark's handle and the map variable that holds all blobs."""
+        self._batch_time: int | None = None
         self._handle = handle
         self._blobs = SparkStore(state)
 
     def handle_rows(self, key: Any, rows: Iterable[Row], times: Any) -> Iterator[Row]:
         """Packed rows for a key group, or none if only its timer has fired."""
-        return self._bundle(int(key[0]), [(row.source, row.part, row.payload) for row in rows], times)
+        taken = list(rows)
+        self._batch_time = getattr(taken[0], _BATCH_TIME, None) if taken else None
+        return self._bundle(int(key[0]), [(row.source, row.part, row.payload) for row in taken], times)
 
     def handle_initial_state(self, initial: Any, times: Any) -> None:
         """Takes a blob that a new job begins with, and sees to it that the key group is looked at soon."""
@@ -127,7 +141,7 @@ class KeyGroupProcessor:
         script = self._plan.script
         if script is not None:
             return Clocks(late, watermark, script.now_micros(), script.is_final())
-        return Clocks(late, watermark, _now_micros(times))
+        return Clocks(late, watermark, _now_micros(times) if self._batch_time is None else self._batch_time)
 
     def _wake_up(self, due: Due, times: Any) -> None:
         """Sees to it that one Spark timer is set for when something is next due, and none if nothing is."""
@@ -161,6 +175,14 @@ class KeyGroupProcessor:
         if event is not None or due.real is None or self._plan.script is not None:
             return soon
         return max(-(-due.real // 1000), soon)
+
+
+def with_batch_time(packed: DataFrame) -> DataFrame:
+    """Packed rows with the time of their micro-batch, in microseconds: Spark's operator knows it only in a time mode.
+
+    In a stream, `current_timestamp` is the time that is in the plan of the micro-batch, which a replay sees again.
+    """
+    return packed.withColumn(_BATCH_TIME, F.unix_micros(F.current_timestamp()))
 
 
 def transformed(

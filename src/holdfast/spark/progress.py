@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import Any, TextIO
@@ -94,6 +95,8 @@ class Progress:
 
     def _line_of(self, text: str) -> None:
         if self._terminal:
+            # A line that wraps could not be renewed.
+            text = text[: shutil.get_terminal_size().columns - 1]
             self._stream.write("\r" + text.ljust(self._width))
             self._width = len(text)
             self._open = True

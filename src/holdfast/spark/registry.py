@@ -31,23 +31,27 @@ class RegisteredJob:
 
 def register(job: RegisteredJob) -> None:
     """Notes that a job runs. A home directory that cannot be written to is no reason not to run."""
-    entry = _entry(job)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RuntimeError):
+        entry = _entry(job)
         content = {"name": job.name, "checkpoint": job.checkpoint, "token": job.token}
         LocalFiles().write(str(entry), json.dumps(content).encode())
 
 
 def forget(job: RegisteredJob) -> None:
     """Removes the entry of a job, unless it is another's by now."""
-    entry = _entry(job)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RuntimeError):
+        entry = _entry(job)
         if _read(entry) == job:
             entry.unlink(missing_ok=True)
 
 
 def registered(name: str) -> list[RegisteredJob]:
     """The jobs of a name, running or not."""
-    found = [_read(entry) for entry in sorted(_folder().glob("*.json"))]
+    try:
+        found = [_read(entry) for entry in sorted(_folder().glob("*.json"))]
+    except RuntimeError:
+        # A user without a home.
+        return []
     return [job for job in found if job is not None and job.name == name]
 
 

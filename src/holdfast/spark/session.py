@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from holdfast.spark.home import lean_home
 __all__ = ["REQUIRED", "SETTINGS", "apply_settings", "session", "with_settings"]
 
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_settings_turn = threading.RLock()
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -107,18 +110,19 @@ def apply_settings(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Sets options of a session for a while."""
-    before = {name: spark.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, previous in before.items():
-            if previous is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, previous)
+    """Sets options of a session for a while, in which nobody else does."""
+    with _settings_turn:
+        before = {name: spark.conf.get(name, None) for name in wanted}
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, previous in before.items():
+                if previous is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, previous)
 
 
 _DEFAULTS = {

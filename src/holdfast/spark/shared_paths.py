@@ -6,6 +6,7 @@ a cluster it may be HDFS; if it is the local disk there, every node would keep i
 
 from __future__ import annotations
 
+import os
 from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
@@ -37,7 +38,10 @@ def resolved(spark: SparkSession, path: str) -> str:
             todo="give a path that all nodes share, such as hdfs://… or s3a://…; or "
             f"file://{path} if it is a mount that every node has",
         )
-    return path
+    if os.path.isfile(path):
+        raise CheckpointError(f"The checkpoint {path!r} is a file; it must be a directory.", todo="give another path")
+    # Once and for all: the process may change its directory.
+    return os.path.abspath(path)
 
 
 def _names_file_system(path: str) -> bool:

@@ -39,10 +39,18 @@ class Batches(JobTrigger):
     interval: Duration | int | float | str = 0
 
 
+def _positive(interval: Duration) -> Duration:
+    if interval.micros < 0:
+        raise ValueError(interval)
+    return interval
+
+
 def read_trigger(given: Any) -> JobTrigger:
     """The trigger that a user gave: one of the classes, a duration, or None for as fast as possible."""
     if given is None:
         return Every(0)
+    if isinstance(given, Batches) and (type(given.count) is not int or given.count < 1):
+        raise InvalidStep("job", [f"The trigger {given!r} has no micro-batches: give a number from 1 on."])
     if isinstance(given, JobTrigger):
         return given
     if isinstance(given, str) and given.replace("_", " ").lower() in (
@@ -52,7 +60,7 @@ def read_trigger(given: Any) -> JobTrigger:
     ):
         return AvailableNow()
     try:
-        return Every(Duration.of(given))
+        return Every(_positive(Duration.of(given)))
     except Exception:
         raise InvalidStep(
             "job", [f"The trigger {given!r} is none: give '10 seconds', 'available now', or hf.Batches(3)."]

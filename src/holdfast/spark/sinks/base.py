@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -36,6 +37,11 @@ class Sink(abc.ABC):
 
         `schema` is that of the rows. `query_id` is None if the checkpoint is new, so that the query has no id yet.
         """
+
+    @property
+    def place(self) -> Hashable:
+        """Where the rows go: a job writes one output to a place. None: nobody can tell, and any number may."""
+        return None
 
     evaluates_all = False
     """Whether `write_batch` always evaluates all rows, and once. If not, the job sees to it before."""

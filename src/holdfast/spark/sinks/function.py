@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from holdfast.errors import InvalidStep
 from holdfast.spark.sinks.base import BatchInfo, Sink
 
 __all__ = ["Collect", "ForeachBatch"]
@@ -21,12 +24,43 @@ class ForeachBatch(Sink):
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        problems = [*_problems(function)]
+        if problems:
+            raise InvalidStep("sink", problems)
         self._function = function
         self._wants_info = _required(function) == 3
 
     def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:
         more = (info,) if self._wants_info else ()
         self._function(rows, info.batch_id, *more)
+
+
+def _problems(function: Any) -> Iterator[str]:
+    if not callable(function):
+        yield f"{function!r} cannot be called: give a function of the rows and the number of a micro-batch."
+        return
+    plain = function
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    called = plain if inspect.isroutine(plain) else type(plain).__call__
+    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+        yield f"{plain!r} is async: nobody would wait for it, and nothing would be written. Give a plain function."
+    elif inspect.isgeneratorfunction(called):
+        yield f"{plain!r} is a generator: calling it runs nothing. Give a function without yield."
+    elif not _takes_rows_and_number(function):
+        yield f"{plain!r} must take the rows and the number of a micro-batch, and may take a third argument, the BatchInfo."
+
+
+def _takes_rows_and_number(function: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    for given in ((None, None), (None, None, None)):
+        with contextlib.suppress(TypeError):
+            signature.bind(*given)
+            return True
+    return False
 
 
 def _required(function: Callable[..., Any]) -> int:
@@ -47,6 +81,10 @@ class Collect(Sink):
     def __init__(self) -> None:
         self._batches: dict[str, dict[int, list[Any]]] = {}
         """By query and micro-batch."""
+
+    @property
+    def place(self) -> Hashable:
+        return "memory", id(self)
 
     def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:
         collected = rows.collect()

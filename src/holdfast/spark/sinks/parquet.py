@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Hashable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.errors import InvalidStep, SinkError
-from holdfast.spark.files import Files, files_of, join
+from holdfast.spark.files import Files, files_of, join, normalised
 from holdfast.spark.hadoop_files import HadoopFiles
 from holdfast.spark.sinks.base import BatchInfo, Sink
 
@@ -38,7 +39,8 @@ class Parquet(Sink):
 
     Read it with `spark.read.parquet(path)`; the batch is then a column. A path belongs to one query, that is, to one
     checkpoint and what is restored from it; another one is refused. `take_over=True`: the path is this job's from now on;
-    micro-batches that are there already, from the one on that it writes next, are removed.
+    micro-batches that are there already, from the one on that it writes next, are removed; if they are of another query,
+    all of them are.
     """
 
     evaluates_all = True
@@ -51,7 +53,11 @@ class Parquet(Sink):
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:
         _check_columns(schema)
+        # The same object may serve another job, or one whose checkpoint was taken back.
+        self._checked = None
         files, root = self._place(spark)
+        if not _may_be_directory(files, root):
+            raise SinkError(f"{self.path!r} is a file, and rows need a directory.", todo="give another path")
         owner = _owner(files, root)
         if owner is not None and owner != query_id and not self._take_over:
             raise self._stranger(owner)
@@ -81,18 +87,19 @@ class Parquet(Sink):
         if owner not in (None, info.query_id) and not self._take_over:
             raise self._stranger(str(owner))
         if first or owner != info.query_id:
-            self._clear(files, root, info, known=owner == info.query_id)
+            self._clear(files, root, info, owner)
         content = json.dumps({"format": 1, "query_id": info.query_id}).encode()
         if owner is None and not files.create(join(root, _OWNER), content):
             self._claim(files, root, info, first)
         elif owner not in (None, info.query_id):
             files.write(join(root, _OWNER), content)
 
-    def _clear(self, files: Files, root: str, info: BatchInfo, known: bool) -> None:
+    def _clear(self, files: Files, root: str, info: BatchInfo, owner: str | None) -> None:
         """Removes micro-batches that would be there beside those that come, or refuses."""
+        known, foreign = owner == info.query_id, owner not in (None, info.query_id)
         # Where it is not known whose they are: a job that goes on has written the one before; a new one begins with 0.
         begins = not known and info.batch_id == 0
-        in_the_way = [n for n in _batches(files, root) if n > info.batch_id or (begins and n == 0)]
+        in_the_way = [n for n in _batches(files, root) if foreign or n > info.batch_id or (begins and n == 0)]
         if in_the_way and not self._take_over:
             raise self._taken_back(in_the_way, info) if known else self._stranger("")
         for number in reversed(in_the_way):
@@ -115,6 +122,10 @@ class Parquet(Sink):
             "give another path",
             context={"query": info.query_id, "micro_batch": info.batch_id},
         )
+
+    @property
+    def place(self) -> Hashable:
+        return "parquet", normalised(self.path)
 
     def __repr__(self) -> str:
         return f"Parquet({self.path!r})"
@@ -142,6 +153,11 @@ def _owner(files: Files, root: str) -> str | None:
             f"{join(root, _OWNER)!r} is damaged: it does not say whose rows these are.",
             todo="remove it, if the rows are this job's; the next micro-batch then writes it anew",
         ) from None
+
+
+def _may_be_directory(files: Files, root: str) -> bool:
+    there = files.info(root)
+    return there is None or there.is_directory
 
 
 def _batches(files: Files, root: str) -> list[int]:

@@ -9,9 +9,10 @@ Invariant: the rows of a micro-batch, and the note that it has been written, are
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,9 @@ class Sqlite(Sink):
     evaluates_all = True
 
     def __init__(self, path: str | Path, table: str, *, take_over: bool = False) -> None:
-        problems = _name_problems(table)
+        problems = [*_name_problems(table)]
+        if str(path) in ("", ":memory:"):
+            problems.append(f"{str(path)!r} is a database that is gone with each connection: give a file.")
         if problems:
             raise InvalidStep("sink", problems)
         self.path = str(path)
@@ -123,8 +126,27 @@ class Sqlite(Sink):
                 todo=f"remove those rows, and their notes in the table {_NOTES}, by hand",
                 context={"query": info.query_id},
             )
+        for first, last in spans:
+            self._check_not_shared(database, first, last, ours, info)
         database.executemany(f"DELETE FROM {_quoted(self.table)} WHERE rowid BETWEEN ? AND ?", spans)
         database.execute(f"DELETE FROM {_NOTES} WHERE {_OURS} AND batch_id >= ?", (*ours, info.batch_id))
+
+    def _check_not_shared(
+        self, database: sqlite3.Connection, first: int, last: int, ours: tuple[str, str], info: BatchInfo
+    ) -> None:
+        """Where rows were removed by hand, SQLite gives their numbers again: they may be another query's by now."""
+        query = (
+            f"SELECT count(*) FROM {_NOTES} WHERE lower(sink) = ? AND first_row <= ? AND last_row >= ?"
+            " AND NOT (query_id = ? AND batch_id >= ?)"
+        )
+        [others] = database.execute(query, (ours[0], last, first, ours[1], info.batch_id)).fetchone()
+        if others:
+            raise SinkError(
+                f"It is not known which rows of {self!r} are of the micro-batches from {info.batch_id} on: rows were "
+                "removed by hand, and their numbers are those of others now.",
+                todo=f"remove the rows, and their notes in the table {_NOTES}, by hand",
+                context={"query": info.query_id},
+            )
 
     def _insert(self, database: sqlite3.Connection, table: pa.Table) -> tuple[int | None, int | None]:
         """Adds rows, and gives the first and last rowid of them."""
@@ -146,6 +168,10 @@ class Sqlite(Sink):
             f"{info.batch_id} on; or give another table",
             context={"query": info.query_id, "micro_batch": info.batch_id},
         )
+
+    @property
+    def place(self) -> Hashable:
+        return "sqlite", os.path.abspath(self.path), self.table.lower()
 
     def __repr__(self) -> str:
         return f"Sqlite({self.path!r}, {self.table!r})"
