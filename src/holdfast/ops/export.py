@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.engine.documents import Batch, Malformed, check_form, parse_json
 from holdfast.engine.manifest import checked_manifest
-from holdfast.errors import CheckpointError
+from holdfast.errors import CheckpointError, CorruptState
 from holdfast.ops.cell_rows import cell_rows
-from holdfast.ops.layout import open_checkpoint
+from holdfast.ops.layout import Checkpoint, open_checkpoint
 from holdfast.ops.packing import LogFacts, log_facts
 from holdfast.ops.pieces import whole_pieces
 from holdfast.ops.placing import building, check_apart, check_links
@@ -38,6 +38,7 @@ __all__ = ["EXPORT_FILE", "Export", "export_state", "exported_rows", "read_expor
 
 EXPORT_FILE = "export.json"
 _FORMAT = 1
+_TRIES = 5
 # Times as other tools than Spark write them, too.
 _MICROS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _PARTITION_FILE = re.compile(r"state/(\d+)/\d+/.*")
@@ -93,7 +94,18 @@ def export_state(
     check_apart(checkpoint, directory)
     place = open_checkpoint(spark, checkpoint)
     check_links(place.files, place.path)
-    batch = place.check_batch(batch)
+    for _ in range(_TRIES - 1):
+        wanted = place.check_batch(batch)
+        try:
+            return _exported(spark, place, directory, wanted, report)
+        except (CorruptState, FileNotFoundError):
+            # A job that goes on has removed what belongs to it; there is a newer one by now.
+            if batch is not None or wanted in place.retained():
+                raise
+    return _exported(spark, place, directory, place.check_batch(batch), report)
+
+
+def _exported(spark: SparkSession, place: Checkpoint, directory: str, batch: int, report: Report) -> Export:
     steps = choose_step(steps_of(spark, place, batch), None, place.path)
     own = {str(step.operator) for step in steps}
     target = files_of(spark, directory)

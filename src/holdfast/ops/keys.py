@@ -49,7 +49,7 @@ def find_key(spark: SparkSession, step: StepRef, text: str) -> FoundKey:
     columns = step.manifest["key"]
     schema = ", ".join(f"k{i} {column['type']}" for i, column in enumerate(columns))
     types = [field.dataType for field in read_schema(schema, step.name).fields]
-    parts = _parts(text, columns)
+    parts = [_shown(part, kind) for part, kind in zip(_parts(text, columns), types, strict=True)]
     names = [f"k{i}" for i in range(len(parts))]
     frame = spark.range(1).select(*(F.lit(part).alias(name) for name, part in zip(names, parts, strict=True)))
     frame = frame.select(*(_read(name, kind).alias(name) for name, kind in zip(names, types, strict=True)))
@@ -84,9 +84,24 @@ def _parts(text: str, columns: Sequence[Any]) -> list[str]:
     return [part if isinstance(part, str) else json.dumps(part) for part in given]
 
 
+def _shown(part: str, kind: DataType) -> str:
+    """A part as SQL would cast it, also if it is written as keys are shown: {"$date": "1970-01-01"}, a struct as a list."""
+    try:
+        given = json.loads(part)
+    except (ValueError, RecursionError):
+        return part
+    if isinstance(kind, StructType) and isinstance(given, list) and len(given) == len(kind):
+        return json.dumps(dict(zip(kind.names, given, strict=True)))
+    if isinstance(given, dict) and len(given) == 1 and not isinstance(kind, (ArrayType, MapType, StructType)):
+        [(name, content)] = given.items()
+        if name.startswith("$"):
+            return str(content[0] if isinstance(content, list) and content else content)
+    return part
+
+
 def _read(name: str, kind: DataType) -> Any:
     if isinstance(kind, (ArrayType, MapType, StructType)):
         return F.from_json(F.col(name), kind)
     if isinstance(kind, BinaryType):
-        return F.unbase64(name)
+        return F.try_to_binary(F.col(name), F.lit("base64"))
     return F.col(name).try_cast(kind)

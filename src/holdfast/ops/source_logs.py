@@ -31,17 +31,24 @@ class SourceLogs:
         if batch not in self._planned:
             return []
         missing: list[str] = []
+        kept: set[int] = set()
         for number, offset in enumerate(self._checkpoint.offsets(batch).sources):
             last = _log_offset(offset)
-            if last is not None:
+            # A source that a query reads twice has two offsets, which are the same, and one log.
+            if last is not None and (last not in kept or self._log(number)):
                 missing += self._missing_logs(number, last)
+                kept.add(last)
         return missing
 
-    def _missing_logs(self, number: int, last: int) -> list[str]:
+    def _log(self, number: int) -> list[str]:
         folder = join(self._checkpoint.path, "sources", str(number))
         if number not in self._names:
             self._names[number] = [entry.name for entry in self._checkpoint.files.entries(folder) or ()]
-        names = self._names[number]
+        return self._names[number]
+
+    def _missing_logs(self, number: int, last: int) -> list[str]:
+        folder = join(self._checkpoint.path, "sources", str(number))
+        names = self._log(number)
         if last >= 0 and not names:
             return [folder]
         compacted = [name.removesuffix(_COMPACT) for name in names if name.endswith(_COMPACT)]

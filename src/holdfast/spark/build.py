@@ -255,7 +255,9 @@ def outputs_of(
     """Puts the stages together. `lift` combines elements in the pack stage. `initial` are blobs to begin with."""
     spark = stream.df.sparkSession
     metrics = spark.sparkContext.accumulator(StepMetrics(), MetricsParam())
-    pack = pack_function(plan.key_groups, register(plan), lift)
+    # A step over a batch has no state in a checkpoint, whatever query its rows go into.
+    mark = register(plan) if stream.df.isStreaming else "holdfast_bounded_step"
+    pack = pack_function(plan.key_groups, mark, lift)
     packed = stream.prepared(plan.key_groups, plan.parallel_over).mapInArrow(pack, PACKED_SCHEMA)
     if stream.df.isStreaming:
         apply_settings(spark)

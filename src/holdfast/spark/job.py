@@ -40,7 +40,7 @@ from holdfast.spark.failures import is_worker_trouble, query_failure
 from holdfast.spark.handler import Handler
 from holdfast.spark.job_manifest import check_job_manifest
 from holdfast.spark.life import Life, Phase, Stop, Streak
-from holdfast.spark.lineage import steps_above
+from holdfast.spark.lineage import doubled_steps, steps_above
 from holdfast.spark.lock import LockInfo
 from holdfast.spark.paths import normalised
 from holdfast.spark.presence import Presence
@@ -60,6 +60,7 @@ _WORKER_TRIES = 4
 """As often as a cluster tries a task; on one machine Spark itself tries once."""
 _FOR_GOOD = (InvalidStep, CheckpointLocked, CheckpointError, CorruptState, StateConflict)
 """What another try would meet again, or must not touch."""
+_STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
@@ -466,7 +467,8 @@ class Job:
 
     def _settings(self, spark: SparkSession, checkpoint: str, steps: list[Any]) -> contextlib.AbstractContextManager[None]:
         """Settings that only this query needs; it copies them when it starts."""
-        wanted = file_settings(spark, checkpoint)
+        # The other format has names for its files that no tool here knows.
+        wanted = {**file_settings(spark, checkpoint), _STATE_FORMAT: "1"}
         if isinstance(self._trigger, AvailableNow) and any(step.uses_processing_time for step in steps):
             # In this mode Spark would run empty micro-batches for ever, waiting for timers.
             wanted[_NO_DATA] = "false"
@@ -491,8 +493,13 @@ def _unique_steps(job: str, frames: list[DataFrame]) -> list[Any]:
         steps |= {id(step): step for step in steps_above(frame)}
     names = [step.name for step in steps.values()]
     doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise InvalidStep(
-            job, [f"Two steps have the name {name!r}; give one of them another: name='...'." for name in doubled]
-        )
+    problems = [f"Two steps have the name {name!r}; give one of them another: name='...'." for name in doubled]
+    problems += [
+        f"The output of the step {step.name!r} is used twice in one query, so that it would run twice, with two copies "
+        "of its state: filter and select in the sink, hf.sinks.ForeachBatch."
+        for frame in frames
+        for step in doubled_steps(frame)
+    ]
+    if problems:
+        raise InvalidStep(job, problems)
     return list(steps.values())

@@ -30,14 +30,15 @@ def check_job_manifest(spark: SparkSession, checkpoint: str, job: str, steps: Se
     files = files_of(spark, checkpoint)
     check_query_files(spark, checkpoint)
     finished = finish_replacing(files, checkpoint)
-    check_start(files, checkpoint, len(steps))
     path = f"{checkpoint.rstrip('/')}/{MANIFEST_FILE}"
     present = {step.name: step.manifest for step in steps}
     stored = read_file(spark, path)
     notes = [] if finished is None else [f"{finished}."]
-    if stored is not None:
-        recorded = _read(stored, path)
+    recorded = None if stored is None else _read(stored, path)
+    if recorded is not None:
         _check_names(recorded, present)
+    check_start(files, checkpoint, len(steps) if recorded is None else len(recorded))
+    if recorded is not None:
         for step in steps:
             agreed = reconcile(recorded[step.name], step.manifest, step.evolution)
             present[step.name] = agreed.manifest

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-__all__ = ["plan_text", "register", "steps_above", "steps_in"]
+__all__ = ["doubled_steps", "plan_text", "register", "steps_above", "steps_in"]
 
 _MARK = re.compile(r"holdfast_step_(\d+)")
 _numbers = itertools.count(1)
@@ -35,6 +35,12 @@ def plan_text(frame: DataFrame) -> str:
 def steps_above(frame: DataFrame) -> list[Any]:
     """The plans of the steps that a DataFrame depends on."""
     return steps_in(plan_text(frame))
+
+
+def doubled_steps(frame: DataFrame) -> list[Any]:
+    """The plans of the steps that are in the plan of a DataFrame more than once, each of which would run as often."""
+    numbers = [int(number) for number in _MARK.findall(plan_text(frame))]
+    return [_plans[number] for number in dict.fromkeys(numbers) if numbers.count(number) > 1 and number in _plans]
 
 
 def steps_in(text: str) -> list[Any]:
