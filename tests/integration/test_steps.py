@@ -126,9 +126,9 @@ class TestTime:
         [rows] = run_job(counts)
         assert pairs(rows) == [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
 
-    def test_two_steps_of_one_name_are_refused(self, spark):
-        df = spark.createDataFrame([("a", 1)], "k string, v int")
-        first = hf.keyed(df, key="k", value="v").par_do(Count(), output="k string, v int")
+    def test_two_steps_of_one_name_are_refused(self, feed):
+        source = feed("k string, v int")
+        first = hf.keyed(source.df, key="k", value="v").par_do(Count(), output="k string, v int")
         with pytest.raises(hf.InvalidStep, match="another name"):
             hf.keyed(first, key="k", value="v").par_do(Count(), output="k string, v int")
 

@@ -24,7 +24,7 @@ def test_a_path_that_names_its_file_system_is_taken_at_its_word(master, path):
 
 
 @pytest.mark.parametrize("default", ["file:///", None])
-@pytest.mark.parametrize("master", ["local", "local[2]"])
+@pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[2,1,1024]"])
 def test_on_one_machine_it_is_local(master, default):
     assert resolved(session(master, default), "/data/c") == "/data/c"
     assert resolved(session(master, default), "here/c") == os.path.abspath("here/c")
@@ -35,7 +35,7 @@ def test_it_is_on_the_default_file_system(master):
     assert resolved(session(master, "hdfs://name:8020"), "/data/c") == "hdfs://name:8020/data/c"
 
 
-@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])
 def test_on_a_cluster_it_must_not_be_each_nodes_own_disk(master):
     with pytest.raises(hf.CheckpointError, match="every node would keep its part") as caught:
         resolved(session(master, "file:///"), "/data/c")

@@ -31,6 +31,7 @@ from holdfast.spark.files import files_of, join, normalised
 from holdfast.spark.placement import misplaced
 from holdfast.spark.query_files import schema_name
 from holdfast.spark.replacement import MANIFEST_FILE, NEW_STATE, OLD_STATE, interrupted, left_over
+from holdfast.spark.turns import TURN_FILE
 
 __all__ = ["Problem", "Verification", "checkpoint_to_verify", "verify_checkpoint"]
 
@@ -159,8 +160,9 @@ def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) ->
 
 
 def _counts(name: str) -> bool:
-    """Not what a writer has not finished, nor the lock, nor what an operation works on."""
-    return not name.rpartition("/")[2].startswith(".") and not name.startswith(("holdfast/lock.json", OLD_STATE, NEW_STATE))
+    """Not what a writer has not finished, nor the lock and whose turn it is, nor what an operation works on."""
+    others = ("holdfast/lock.json", TURN_FILE, OLD_STATE, NEW_STATE)
+    return not name.rpartition("/")[2].startswith(".") and not name.startswith(others)
 
 
 def _finder(checkpoint: Checkpoint, found: Verification) -> PieceFinder | None:

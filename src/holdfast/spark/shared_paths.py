@@ -50,7 +50,7 @@ def _names_file_system(path: str) -> bool:
 
 
 def _on_one_machine(master: str) -> bool:
-    return master == "local" or master.startswith("local[")
+    return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def _default_file_system(spark: SparkSession) -> str:
