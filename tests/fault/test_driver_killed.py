@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from .checker import History, check
-from .oracle import expected_rows
-from .running import Place, read_sink
+from .checker import History
+from .judging import finish_and_judge
+from .running import Place
 from .stream import make_files, write_files
 
 KILLS = 10
@@ -48,11 +48,7 @@ def test_a_run_that_is_never_disturbed(seed, sink, at_once, start, tmp_path):
     files = make_files(seed, FILES)
     write_files(place.input, files)
     history = History()
-    program = start(place, "--files-at-once", str(at_once))
-    program.finish()
-    history.ended = True
-    history.note("end", str(program.said))
-    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(place.micro_batches(files)))
+    verdict = finish_and_judge(start(place, "--files-at-once", str(at_once)), place, files, history)
     assert verdict.valid is True, str(verdict)
 
 
@@ -74,10 +70,6 @@ def test_the_driver_is_killed(seed, sink, start, tmp_path):
         begun, committed = place.begun(), place.committed()
         in_batch += begun > committed
         history.note("kill", f"{delay:.3f} s after {phase} (begun {begun}, committed {committed}, state {place.state()})")
-    program = start(place)
-    program.finish()
-    history.ended = True
-    history.note("end", str(program.said))
-    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(place.micro_batches(files)))
+    verdict = finish_and_judge(start(place), place, files, history)
     assert verdict.valid is True, str(verdict)
     assert in_batch >= MID_BATCH_MIN, f"only {in_batch} kills came in the middle of a micro-batch"

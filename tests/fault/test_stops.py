@@ -22,9 +22,9 @@ import pytest
 import holdfast as hf
 from holdfast.testing.spark_runtime import scripted_session
 
-from .checker import History, check
-from .oracle import expected_rows
-from .running import Place, read_sink
+from .checker import History
+from .judging import finish_and_judge
+from .running import Place
 from .stream import make_files, write_files
 
 STOPS = int(os.environ.get("HOLDFAST_STOPS", "4"))
@@ -253,11 +253,7 @@ def test_signals_from_outside(seed, how, start, tmp_path):
             program.signal(signal.SIGTERM, everybody=False)
         program.finish()
         history.note("kill", f"{how} (begun {place.begun()}, committed {place.committed()}, state {place.state()})")
-    program = start(place)
-    program.finish()
-    history.ended = True
-    history.note("end", str(program.said))
-    verdict = check(history, lambda: read_sink(place), lambda: expected_rows(place.micro_batches(files)))
+    verdict = finish_and_judge(start(place), place, files, history)
     assert verdict.valid is True, str(verdict)
 
 

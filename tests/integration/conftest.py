@@ -63,3 +63,25 @@ def run_job(tmp_path):
         return [sink.rows for sink in sinks]
 
     return run
+
+
+@pytest.fixture
+def source(feed):
+    """A stream with one row in it: k "a", v "x"."""
+    made = feed("k string, v string")
+    made.add({"k": "a", "v": "x"})
+    return made
+
+
+@pytest.fixture
+def make(source, tmp_path):
+    """Makes a job that counts the rows of `source`, or runs another function over them, into a sink."""
+
+    from integration.functions import Count
+
+    def job(sink, fn=None, name="life", checkpoint="checkpoint", output="k string, n int", **options):
+        rows = hf.keyed(source.df, key="k", value="v").par_do(fn or Count(), output=output)
+        options = {"progress": False, **options}
+        return hf.Job(name, checkpoint=str(tmp_path / checkpoint), **options).write(rows, sink)
+
+    return job

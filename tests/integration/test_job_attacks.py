@@ -11,11 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as F
 
 import holdfast as hf
 from holdfast import ops
 from holdfast.spark.lock import LOCK_FILE, current_lock
 from integration.functions import Count
+from integration.waiting import until
 
 ROWS = "k string, v string"
 OUTPUT = "k string, n int"
@@ -30,36 +32,25 @@ class Clocked(hf.DoFn):
         yield element[0], str(hf.Timestamp.now().micros)
 
 
+class ClockedByEvents(Clocked):
+    """The same with a timer, for which Spark's operator runs in event time."""
+
+    LATER = hf.TimerSpec("later", hf.TimeDomain.WATERMARK)
+
+    def process(self, element, later=hf.DoFn.TimerParam(LATER)):
+        later.set(1000)
+        yield element[0], str(hf.Timestamp.now().micros)
+
+    @hf.on_timer(LATER)
+    def on_later(self): ...
+
+
 class Both(hf.DoFn):
     COUNT = hf.ValueStateSpec("count", hf.VarIntCoder())
 
     def process(self, element, count=hf.DoFn.StateParam(COUNT)):
         yield element
         yield hf.TaggedOutput("other", element)
-
-
-@pytest.fixture
-def source(feed):
-    made = feed(ROWS)
-    made.add({"k": "a", "v": "x"})
-    return made
-
-
-@pytest.fixture
-def make(source, tmp_path):
-    def job(sink, fn=None, name="life", checkpoint="checkpoint", output=OUTPUT, **options):
-        rows = hf.keyed(source.df, key="k", value="v").par_do(fn or Count(), output=output)
-        options = {"progress": False, **options}
-        return hf.Job(name, checkpoint=str(tmp_path / checkpoint), **options).write(rows, sink)
-
-    return job
-
-
-def until(is_so, seconds=90):
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_jobs_that_are_started_by_several_threads(make, source, tmp_path):
@@ -189,16 +180,22 @@ def test_who_takes_over_a_path_has_it_alone(spark, make, source, tmp_path):
     assert [tuple(row) for row in spark.read.parquet(str(tmp_path / "rows")).collect()] == [("a", 2, 1)]
 
 
-def test_all_of_a_micro_batch_has_one_time_and_a_replay_sees_it_again(make, source):
+@pytest.mark.parametrize("fn", [Clocked(), ClockedByEvents()], ids=["no time mode", "event time"])
+def test_all_of_a_micro_batch_has_one_time_and_a_replay_sees_it_again(source, tmp_path, fn):
     source.add(*({"k": f"k{n}", "v": "x"} for n in range(50)))
     seen = {}
+    stream = hf.keyed(
+        source.df.withColumn("at", F.timestamp_seconds(F.lit(5))), key="k", value="v", timestamp="at", watermark="0 s"
+    )
 
     def shaky(rows, number):
         seen.setdefault(number, []).append({row.v for row in rows.collect()})
         if number == 1 and len(seen[1]) == 1:
             raise OSError("away")
 
-    make(hf.sinks.ForeachBatch(shaky), Clocked(), output=ROWS, trigger="available now", tolerated_failures=1).run()
+    checkpoint = str(tmp_path / "checkpoint")
+    job = hf.Job("clock", checkpoint=checkpoint, trigger="available now", tolerated_failures=1, progress=False)
+    job.write(stream.par_do(fn, output=ROWS), hf.sinks.ForeachBatch(shaky)).run()
     first, again = seen[1]
     assert len(first) == 1
     assert first == again

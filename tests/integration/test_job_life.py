@@ -6,7 +6,6 @@ import os
 import signal
 import sqlite3
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import holdfast as hf
 from holdfast.spark import lock as locks
 from holdfast.spark.lock import LOCK_FILE, Lock
 from integration.functions import Count
+from integration.waiting import until
 
 ROWS = "k string, v string"
 OUTPUT = "k string, n int"
@@ -38,33 +38,9 @@ class Mortal(hf.DoFn):
         yield element[0], count.read()
 
 
-@pytest.fixture
-def source(feed):
-    made = feed(ROWS)
-    made.add({"k": "a", "v": "x"})
-    return made
-
-
-@pytest.fixture
-def make(source, tmp_path):
-    def job(sink, fn=None, name="life", **options):
-        rows = hf.keyed(source.df, key="k", value="v").par_do(fn or Count(), output=OUTPUT)
-        options = {"progress": False, **options}
-        return hf.Job(name, checkpoint=str(tmp_path / "checkpoint"), **options).write(rows, sink)
-
-    return job
-
-
 def committed(tmp_path):
     folder = tmp_path / "checkpoint" / "commits"
     return sorted(int(path.name) for path in folder.glob("[0-9]*")) if folder.exists() else []
-
-
-def until(is_so, seconds=90):
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -94,7 +70,7 @@ def test_the_second_signal_does_not_wait_for_the_micro_batch(make, tmp_path, cap
         rows.collect()
         reached.set()
         over.wait(120)
-        rows.collect()
+        until(lambda: rows.collect() is None)
 
     job = make(hf.sinks.ForeachBatch(stuck), progress=True)
 
@@ -104,7 +80,7 @@ def test_the_second_signal_does_not_wait_for_the_micro_batch(make, tmp_path, cap
         until(lambda: job._life.asked)
         os.kill(os.getpid(), signal.SIGTERM)
         until(lambda: job._life.asked == 2)
-        # Python code cannot be interrupted from outside: it ends at its next call of Spark.
+        # Python code cannot be interrupted from outside: it ends at a call of Spark, once the query has been stopped.
         over.set()
 
     threading.Thread(target=interrupt, daemon=True).start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import shutil
 
 import pytest
 
@@ -69,6 +70,18 @@ def test_a_source_that_is_read_twice_has_one_log(spark, source, tmp_path):
     ops.create_savepoint(spark, str(tmp_path / "checkpoint"), str(tmp_path / "savepoint"))
     source.add(1)
     assert run(count(both), tmp_path) == [("a", 2), ("b", 2)]
+
+
+def test_a_second_source_whose_log_is_gone_is_missed(spark, source, tmp_path):
+    other = tmp_path / "other"
+    for number in range(2):
+        spark.createDataFrame([("c", number)], "k string, v int").coalesce(1).write.mode("append").parquet(str(other))
+    second = spark.readStream.schema("k string, v int").option("maxFilesPerTrigger", 1).parquet(str(other))
+    run(count(source.unionByName(second)), tmp_path)
+    assert verify_checkpoint(None, str(tmp_path / "checkpoint")).is_whole
+    shutil.rmtree(tmp_path / "checkpoint" / "sources" / "1")
+    found = verify_checkpoint(None, str(tmp_path / "checkpoint"))
+    assert [problem.path for problem in found.problems] == [str(tmp_path / "checkpoint" / "sources" / "1")]
 
 
 def test_a_step_that_is_used_twice_is_refused(source, tmp_path):

@@ -25,20 +25,36 @@ class SourceLogs:
         self._checkpoint = checkpoint
         self._planned = set(checkpoint.planned())
         self._names: dict[int, list[str]] = {}
+        self._offsets: list[tuple[str | None, ...]] | None = None
 
     def missing(self, batch: int) -> list[str]:
         """The paths of what must be remembered after a micro-batch and is not there; none if its offsets are not there."""
         if batch not in self._planned:
             return []
         missing: list[str] = []
-        kept: set[int] = set()
         for number, offset in enumerate(self._checkpoint.offsets(batch).sources):
             last = _log_offset(offset)
-            # A source that a query reads twice has two offsets, which are the same, and one log.
-            if last is not None and (last not in kept or self._log(number)):
+            if last is not None and not self._is_another(number):
                 missing += self._missing_logs(number, last)
-                kept.add(last)
         return missing
+
+    def _is_another(self, number: int) -> bool:
+        """Whether a source without a log is one of those before it, which the query reads twice.
+
+        That has two offsets, the same in every micro-batch, and one log. Of two sources that have always been at the same
+        offset, it cannot be told that the log of the second is missing.
+        """
+        histories = self._histories()
+        if self._log(number) or number >= len(histories):
+            return False
+        return any(self._log(n) and histories[n] == histories[number] for n in range(number))
+
+    def _histories(self) -> list[tuple[str | None, ...]]:
+        """For each source its offsets in all micro-batches that are known."""
+        if self._offsets is None:
+            rows = [self._checkpoint.offsets(batch).sources for batch in sorted(self._planned)]
+            self._offsets = list(zip(*rows, strict=False))
+        return self._offsets
 
     def _log(self, number: int) -> list[str]:
         folder = join(self._checkpoint.path, "sources", str(number))

@@ -69,8 +69,8 @@ class Job:
 
     `tolerated_failures`: how many times in a row a failed query is started again from the same checkpoint without
     having committed anything new, before `run` gives up with the cause. A worker that could not be started, or died, is no
-    such failure: the query is then started again up to three times of itself. `retained_batches`: how many micro-batches
-    one can go back. `progress`: whether to show what the job does while it runs.
+    such failure: while `run` or `wait` watches, the query is started again up to three times. `retained_batches`: how many
+    micro-batches one can go back. `progress`: whether to show what the job does while it runs.
     """
 
     def __init__(
@@ -212,7 +212,8 @@ class Job:
             self.stop()
         else:
             # What is under way says more than what the job may have failed with.
-            self._stop()
+            with contextlib.suppress(HoldfastError):
+                self._stop()
 
     def _running(self) -> StreamingQuery:
         if self._query is None:
@@ -335,6 +336,8 @@ class Job:
         except (Py4JError, OSError):
             # Its process is gone.
             pass
+        # There is nothing left that could be started again.
+        self._life.ask(Stop.NOW)
         self._end()
         raise JobFailed(
             f"Spark was stopped while the job {self.name!r} was running.",
@@ -359,7 +362,7 @@ class Job:
             when = "" if inside is None else f" after micro-batch {inside}, which is being processed"
             self._progress.note(f"{self.name}: stopping{when} …")
         else:
-            left = "" if inside is None else f"; micro-batch {inside} is left for the next start"
+            left = "" if inside is None else f"; micro-batch {inside} is left for the next start unless it finishes first"
             self._progress.note(f"{self.name}: stopping at once{left}")
 
     def _abandon(self, taken_by: LockInfo) -> None:
@@ -370,7 +373,7 @@ class Job:
             self._query.stop()
 
     def _stop_query(self, query: StreamingQuery, deadline: float | None) -> None:
-        while query.isActive and not self._at_boundary(query) and self._life.asked is not Stop.NOW:
+        while self._is_active(query) and not self._at_boundary(query) and self._life.asked is not Stop.NOW:
             if deadline is not None and time.monotonic() > deadline:
                 self._ask(Stop.NOW)
             time.sleep(_POLL_SECONDS / 5)
