@@ -171,7 +171,7 @@ def _note(batches: list[dict[str, Any]], told: list[Any], seen: dict[int, dict[s
 
 def _step_metrics(counts: Any) -> dict[str, int]:
     """Holdfast's own counters; of the others, nothing."""
-    from holdfast.spark.unpack import origin_of
+    from holdfast.spark.stages.unpack import origin_of
 
     origin = origin_of(counts)
     return {} if origin is None else {name: origin.metrics.value[name] for name in origin.metrics.value.names()}

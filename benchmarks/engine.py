@@ -21,10 +21,11 @@ from typing import Any
 
 import holdfast as hf
 from holdfast.engine.backends.heap import HeapBackend
-from holdfast.engine.intake import Elements
-from holdfast.engine.runner import Clocks, StepRunner, collection_paused
-from holdfast.engine.state import Layout
-from holdfast.model.step import build_step
+from holdfast.engine.run.clocks import Clocks, collection_paused
+from holdfast.engine.run.intake import Elements
+from holdfast.engine.run.step_runner import StepRunner
+from holdfast.engine.state.key_group import Layout
+from holdfast.model.functions.step import build_step
 from holdfast.testing.memory_store import MemoryStore
 
 

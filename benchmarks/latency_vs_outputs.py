@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 from _report import print_table, save_json, save_plot
 
 import holdfast as hf
-from holdfast.model.grouping import build
+from holdfast.model.functions.grouping import build
+from holdfast.model.functions.options import StepOptions
 from holdfast.testing.memory_runtime import MemoryRuntime
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark
 
@@ -65,7 +66,7 @@ class Runtime:
     """One step in memory; a call gives what came out of it."""
 
     def __init__(self, fn: Any, **options: Any) -> None:
-        self._runtime = MemoryRuntime(lambda: build(fn, outputs=None, **options))
+        self._runtime = MemoryRuntime(lambda: build(fn, StepOptions(outputs=None, **options)), StepOptions())
 
     def __call__(self, event: Any) -> list[Any]:
         before = len(self._runtime.outputs)

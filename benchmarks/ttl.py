@@ -24,7 +24,7 @@ from _data import as_keys
 from _report import machine, print_table, print_target, save_json, save_plot
 
 import holdfast as hf
-from holdfast.spark.unpack import origin_of
+from holdfast.spark.stages.unpack import origin_of
 
 _CORES = 2
 _BEGIN = 1_600_000_000

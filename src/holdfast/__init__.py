@@ -25,6 +25,39 @@ from holdfast.errors import (
     TimeError,
     UserCodeError,
 )
+from holdfast.model.aggregate.combine import (
+    CombineFn,
+)
+from holdfast.model.aggregate.combiners import (
+    ApproximateDistinct,
+    Count,
+    Largest,
+    Max,
+    Mean,
+    Min,
+    Smallest,
+    Sum,
+    ToDict,
+    ToList,
+    Top,
+    ToSet,
+)
+from holdfast.model.aggregate.composite_triggers import (
+    AfterAll,
+    AfterAny,
+    AfterEach,
+    OrFinally,
+)
+from holdfast.model.aggregate.triggers import (
+    AccumulationMode,
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    Always,
+    DefaultTrigger,
+    Repeatedly,
+    Trigger,
+)
 from holdfast.model.coders import (
     BigIntegerCoder,
     BooleanCoder,
@@ -47,61 +80,38 @@ from holdfast.model.coders import (
     TupleCoder,
     VarIntCoder,
 )
-from holdfast.model.combine import (
-    CombineFn,
-)
-from holdfast.model.combiners import (
-    ApproximateDistinct,
-    Count,
-    Largest,
-    Max,
-    Mean,
-    Min,
-    Smallest,
-    Sum,
-    ToDict,
-    ToList,
-    Top,
-    ToSet,
-)
-from holdfast.model.composite_triggers import (
-    AfterAll,
-    AfterAny,
-    AfterEach,
-    OrFinally,
-)
-from holdfast.model.dofn import (
+from holdfast.model.functions.dofn import (
     DoFn,
     Grouped,
     GroupedDoFn,
     TaggedOutput,
 )
-from holdfast.model.group_state import (
+from holdfast.model.functions.group_state import (
     FlatMapGroupsWithState,
     GroupState,
     MapGroupsWithState,
 )
-from holdfast.model.grouping import (
+from holdfast.model.functions.grouping import (
     CombinePerKey,
     GroupByKey,
 )
-from holdfast.model.interval_join import (
+from holdfast.model.functions.interval_join import (
     IntervalJoin,
 )
-from holdfast.model.limits import (
-    Limits,
-)
-from holdfast.model.metrics import (
-    Metrics,
-)
-from holdfast.model.side_inputs import (
+from holdfast.model.functions.side_inputs import (
     AsDict,
     AsIter,
     AsList,
     AsSingleton,
     SideInput,
 )
-from holdfast.model.state import (
+from holdfast.model.metrics import (
+    Metrics,
+)
+from holdfast.model.state.limits import (
+    Limits,
+)
+from holdfast.model.state.specs import (
     BagState,
     BagStateSpec,
     CombiningState,
@@ -119,42 +129,25 @@ from holdfast.model.state import (
     ValueState,
     ValueStateSpec,
 )
-from holdfast.model.timers import (
+from holdfast.model.state.ttl import (
+    Ttl,
+)
+from holdfast.model.state.upgrade import (
+    Upgrade,
+)
+from holdfast.model.time.timers import (
     TimeDomain,
     Timer,
     TimerSpec,
     on_timer,
 )
-from holdfast.model.timestamps import (
+from holdfast.model.time.timestamps import (
     MAX_TIMESTAMP,
     MIN_TIMESTAMP,
     Duration,
     Timestamp,
 )
-from holdfast.model.triggers import (
-    AccumulationMode,
-    AfterCount,
-    AfterProcessingTime,
-    AfterWatermark,
-    Always,
-    DefaultTrigger,
-    Repeatedly,
-    Trigger,
-)
-from holdfast.model.ttl import (
-    Ttl,
-)
-from holdfast.model.upgrade import (
-    Upgrade,
-)
-from holdfast.model.windowed_values import (
-    PANE_INFO_UNKNOWN,
-    PaneInfo,
-    PaneInfoTiming,
-    TimestampedValue,
-    WindowedValue,
-)
-from holdfast.model.windows import (
+from holdfast.model.windows.ready import (
     BoundedWindow,
     FixedWindows,
     GlobalWindow,
@@ -166,15 +159,22 @@ from holdfast.model.windows import (
     TimestampCombiner,
     WindowFn,
 )
+from holdfast.model.windows.values import (
+    PANE_INFO_UNKNOWN,
+    PaneInfo,
+    PaneInfoTiming,
+    TimestampedValue,
+    WindowedValue,
+)
 from holdfast.transforms import combiners, window
 
 if _typing.TYPE_CHECKING:
     from holdfast.spark import sinks
-    from holdfast.spark.job import Job
-    from holdfast.spark.keyed import KeyedStream, keyed
-    from holdfast.spark.session import session
-    from holdfast.spark.triggers import AvailableNow, Batches, Every
-    from holdfast.spark.unpack import Outputs
+    from holdfast.spark.api.keyed import KeyedStream, keyed
+    from holdfast.spark.job.job import Job
+    from holdfast.spark.job.triggers import AvailableNow, Batches, Every
+    from holdfast.spark.session.settings import session
+    from holdfast.spark.stages.unpack import Outputs
 
 __version__ = "0.1.0"
 
@@ -317,14 +317,14 @@ __all__ = [
 ]
 
 _ON_SPARK = {
-    "Job": "holdfast.spark.job",
-    "KeyedStream": "holdfast.spark.keyed",
-    "keyed": "holdfast.spark.keyed",
-    "session": "holdfast.spark.session",
-    "AvailableNow": "holdfast.spark.triggers",
-    "Batches": "holdfast.spark.triggers",
-    "Every": "holdfast.spark.triggers",
-    "Outputs": "holdfast.spark.unpack",
+    "Job": "holdfast.spark.job.job",
+    "KeyedStream": "holdfast.spark.api.keyed",
+    "keyed": "holdfast.spark.api.keyed",
+    "session": "holdfast.spark.session.settings",
+    "AvailableNow": "holdfast.spark.job.triggers",
+    "Batches": "holdfast.spark.job.triggers",
+    "Every": "holdfast.spark.job.triggers",
+    "Outputs": "holdfast.spark.stages.unpack",
 }
 
 

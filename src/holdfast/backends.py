@@ -6,20 +6,12 @@
 
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HeapBackend
-from holdfast.engine.backends.protocol import (
-    BackendFactory,
-    BlobStore,
-    Commit,
-    Due,
-    Part,
-    Place,
-    Schedule,
-    StateBackend,
-)
-from holdfast.engine.keys import key_of, slot_from_bytes, slot_of, slot_to_bytes
+from holdfast.engine.backends.protocol import BackendFactory, Commit, Due, Part, Place, Schedule, StateBackend
 from holdfast.engine.log.chain import SnapshotOptions
-from holdfast.engine.state import KeyGroupState, Layout, WindowState
-from holdfast.engine.sweeping import sweep_budget
+from holdfast.engine.log.store import BlobStore
+from holdfast.engine.state.key_group import KeyGroupState, Layout, WindowState
+from holdfast.engine.state.keys import key_of, slot_from_bytes, slot_of, slot_to_bytes
+from holdfast.engine.state.sweeping import sweep_budget
 from holdfast.engine.tables import Slot
 from holdfast.model.present import BundleClocks
 

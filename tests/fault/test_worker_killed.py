@@ -15,7 +15,7 @@ KILLS = 8
 
 def workers(program):
     """The workers are forks of a daemon, and look like it."""
-    alike = [process for process in program.processes() if "holdfast.spark.daemon" in process.command]
+    alike = [process for process in program.processes() if "holdfast.spark.stages.daemon" in process.command]
     pids = {process.pid for process in alike}
     return [process for process in alike if process.parent in pids]
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 import holdfast as hf
 from holdfast import ops
-from holdfast.spark.lock import LOCK_FILE, current_lock
+from holdfast.checkpoint.lock import LOCK_FILE, current_lock
 from integration.functions import Count
 from integration.waiting import until
 
@@ -216,7 +216,7 @@ def test_a_job_that_could_not_be_built_can_be_tried_again(source, tmp_path):
 
 def test_a_relative_checkpoint_stays_where_it_is(make, source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("holdfast.spark.lock._TRUST_SECONDS", 0.0)
+    monkeypatch.setattr("holdfast.checkpoint.lock._TRUST_SECONDS", 0.0)
     sink = hf.sinks.Collect()
     rows = hf.keyed(source.df, key="k", value="v").par_do(Count(), output=OUTPUT)
     job = hf.Job("relative", checkpoint="here", progress=False).write(rows, sink).start()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.spark import lock as locks
-from holdfast.spark.lock import LOCK_FILE, Lock
+from holdfast.checkpoint import lock as locks
+from holdfast.checkpoint.lock import LOCK_FILE, Lock
 from integration.functions import Count
 from integration.waiting import until
 

@@ -11,8 +11,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.engine.backends.heap import HeapBackend
-from holdfast.engine.state import Layout
-from holdfast.model.step import build_step
+from holdfast.engine.state.key_group import Layout
+from holdfast.model.functions.step import build_step
 from holdfast.testing.memory_store import MemoryStore
 
 ADS = "ad int, shown_at timestamp, place string"

@@ -9,7 +9,7 @@ import re
 import pytest
 
 import holdfast as hf
-from holdfast.spark.lineage import plan_text
+from holdfast.spark.build.lineage import plan_text
 from integration.functions import Count, Echo, Yields
 
 UTC = datetime.timezone.utc

@@ -6,9 +6,9 @@ import os
 import time
 from pathlib import Path
 
+from holdfast.checkpoint.host import ProcessId, has_ended, this_process
+from holdfast.checkpoint.lock import Lock
 from holdfast.errors import CheckpointLocked
-from holdfast.spark.host import ProcessId, has_ended, this_process
-from holdfast.spark.lock import Lock
 
 
 def contend(checkpoint, barrier, results, rounds):

@@ -11,9 +11,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from holdfast.engine.manifest import make_manifest
-from holdfast.model.step import build_step
-from holdfast.model.windows import FixedWindows
+from holdfast.engine.stored.manifest import make_manifest
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import build_step
+from holdfast.model.windows.ready import FixedWindows
 
 from .functions import Everything
 
@@ -30,7 +31,7 @@ JSON_FILES = (
 
 
 def manifest() -> dict[str, Any]:
-    step = build_step(Everything(), name="cells", windowing=FixedWindows(60))
+    step = build_step(Everything(), StepOptions(name="cells", windowing=FixedWindows(60)))
     return make_manifest(step.describe(), key=[{"name": "k", "type": "string"}], key_groups=2, backend="heap")
 
 

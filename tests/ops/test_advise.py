@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.ops.advise import Goals, advise_from
-from holdfast.ops.measure import Measured, StepMeasured, measure
-from holdfast.ops.summary import summarise
+from holdfast.ops.health.advise import Goals, advise_from
+from holdfast.ops.health.measure import Measured, StepMeasured, measure
+from holdfast.ops.inspect.summary import summarise
 from holdfast.testing.spark_runtime import scripted_session
 
 from .shared import copied, payments, tree

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.ops import doctor
+from holdfast.ops.health import doctor
 
 ROOT = Path(__file__).parents[2]
 

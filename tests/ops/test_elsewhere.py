@@ -7,15 +7,15 @@ import uuid
 
 import pytest
 
+from holdfast.checkpoint.files.choice import files_of
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError
-from holdfast.ops.export import export_state
-from holdfast.ops.importing import import_state
-from holdfast.ops.restore import restore_savepoint
-from holdfast.ops.savepoint import create_savepoint
-from holdfast.ops.state_frame import read_state
-from holdfast.ops.verify import verify_checkpoint
-from holdfast.spark.files import files_of
+from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.inspect.state_frame import read_state
+from holdfast.ops.move.export import export_state
+from holdfast.ops.move.importing import import_state
+from holdfast.ops.move.restore import restore_savepoint
+from holdfast.ops.move.savepoint import create_savepoint
 
 from .payments import Payments
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from holdfast.checkpoint.lock import holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CorruptState, InputError
-from holdfast.ops.export import export_state
-from holdfast.ops.importing import import_state
-from holdfast.ops.state_frame import read_state
-from holdfast.spark.lock import holding
+from holdfast.ops.inspect.state_frame import read_state
+from holdfast.ops.move.export import export_state
+from holdfast.ops.move.importing import import_state
 
 from .payments import Payments
 from .trees import checksums

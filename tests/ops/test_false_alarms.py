@@ -10,9 +10,9 @@ import pytest
 
 import holdfast as hf
 from holdfast import ops
-from holdfast.ops.keys import find_key, key_text
-from holdfast.ops.reading import StepRef
-from holdfast.ops.verify import verify_checkpoint
+from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.reading.blobs import StepRef
+from holdfast.ops.reading.keys import find_key, key_text
 from holdfast.testing.spark_runtime import scripted_session
 
 
@@ -123,7 +123,7 @@ def test_another_format_of_state_files_is_not_used(spark, source, tmp_path):
 )
 def test_a_key_is_found_as_it_is_shown(spark, kind, key):
     step = StepRef("step", 0, {"key": [{"name": "k", "type": kind}], "key_groups": 4})
-    from holdfast.engine.keys import slot_of
+    from holdfast.engine.state.keys import slot_of
 
     text = key_text(slot_of(key))
     assert key_text(find_key(spark, step, text).slot) == text

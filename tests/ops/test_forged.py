@@ -13,20 +13,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.engine.manifest import Evolution, read_manifest, reconcile
-from holdfast.engine.stored import StoredLayout
+from holdfast.checkpoint.layout import open_checkpoint
+from holdfast.checkpoint.notices import read_job, read_lock, read_stop
+from holdfast.checkpoint.pieces import PieceFinder
+from holdfast.checkpoint.registry import registered
+from holdfast.engine.stored.manifest import Evolution, read_manifest, reconcile
+from holdfast.engine.stored.reading import StoredLayout
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
-from holdfast.ops.export import read_export
-from holdfast.ops.layout import open_checkpoint
-from holdfast.ops.overview import overview
-from holdfast.ops.pieces import PieceFinder
-from holdfast.ops.restore import restore_savepoint
-from holdfast.ops.savepoint import create_savepoint, list_savepoints, verify_savepoint
-from holdfast.ops.stopping import find_running
-from holdfast.ops.verify import verify_checkpoint
-from holdfast.spark.job_manifest import check_job_manifest
-from holdfast.spark.notices import read_job, read_lock, read_stop
-from holdfast.spark.registry import registered
+from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.inspect.overview import overview
+from holdfast.ops.move.export import read_export
+from holdfast.ops.move.restore import restore_savepoint
+from holdfast.ops.move.savepoint import create_savepoint, list_savepoints, verify_savepoint
+from holdfast.ops.move.stopping import find_running
+from holdfast.spark.job.manifest import check_job_manifest
 
 from .forging import JSON_FILES, JUNK, ODD, forge_savepoint, forged, make_checkpoint, manifest, put, snapshot
 from .trees import checksums
@@ -41,7 +41,7 @@ DECLARED = contextlib.suppress(HoldfastError)
 def at_once(monkeypatch):
     """Nothing is waited for: neither the disk, nor a lock that may be about to be written."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
-    monkeypatch.setattr("holdfast.spark.lock._AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("holdfast.checkpoint.lock._AGAIN_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, InputError
 from holdfast.ops import read_state, show_state, summarise
-from holdfast.ops.compare import diff_state, state_history
+from holdfast.ops.inspect.compare import diff_state, state_history
 
 from .oracle import states
 from .payments import Payments

@@ -10,18 +10,18 @@ from typing import NamedTuple
 import pytest
 
 import holdfast as hf
+from holdfast.checkpoint.files.choice import files_of
+from holdfast.checkpoint.layout import open_checkpoint
+from holdfast.checkpoint.lock import current_lock, holding
+from holdfast.checkpoint.replacement import finish_replacing
 from holdfast.cli.main import main
-from holdfast.engine.manifest import Evolution
+from holdfast.engine.stored.manifest import Evolution
 from holdfast.errors import CheckpointError
-from holdfast.ops.layout import open_checkpoint
-from holdfast.ops.repair import plan_repair, repair_checkpoint
-from holdfast.ops.rescale import rescale
-from holdfast.ops.state_frame import read_state
-from holdfast.ops.verify import verify_checkpoint
-from holdfast.spark.files import files_of
-from holdfast.spark.job_manifest import check_job_manifest
-from holdfast.spark.lock import current_lock, holding
-from holdfast.spark.replacement import finish_replacing
+from holdfast.ops.health.repair import plan_repair, repair_checkpoint
+from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.inspect.state_frame import read_state
+from holdfast.ops.move.rescale import rescale
+from holdfast.spark.job.manifest import check_job_manifest
 from ops.checkpoints import error_of, from_json, moved_copy, run_job, tree, write
 
 

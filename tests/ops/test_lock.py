@@ -16,18 +16,18 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.checkpoint import lock as locks
+from holdfast.checkpoint.host import ProcessId, has_ended, this_process
+from holdfast.checkpoint.lock import LOCK_FILE, Lock, LockInfo, current_lock, holding
+from holdfast.checkpoint.turns import TURN_FILE
 from holdfast.errors import CheckpointLocked
-from holdfast.spark import lock as locks
-from holdfast.spark.host import ProcessId, has_ended, this_process
-from holdfast.spark.lock import LOCK_FILE, Lock, LockInfo, current_lock, holding
-from holdfast.spark.turns import TURN_FILE
 
 from .contenders import contend, guarded
 
 # Where the other processes find them.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["holdfast.spark.lock"])
+processes.set_forkserver_preload(["holdfast.checkpoint.lock"])
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_processes_are_told_apart():
 def test_a_process_that_was_killed_and_not_yet_waited_for_has_ended():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = replace(this_process(), number=child.pid)
-    from holdfast.spark.host import _started
+    from holdfast.checkpoint.host import _started
 
     process = replace(process, started=_started(child.pid))
     assert has_ended(process) is False
@@ -338,7 +338,7 @@ def test_no_two_work_at_the_same_time_though_some_are_killed(checkpoint, tmp_pat
 
 def test_killed_while_it_holds_the_lock(checkpoint):
     code = (
-        "import sys, time; from holdfast.spark.lock import Lock; Lock(None, sys.argv[1], 'job alerts').acquire(); "
+        "import sys, time; from holdfast.checkpoint.lock import Lock; Lock(None, sys.argv[1], 'job alerts').acquire(); "
         "print(1, flush=True); time.sleep(60)"
     )
     child = subprocess.Popen([sys.executable, "-c", code, checkpoint], stdout=subprocess.PIPE, text=True)
@@ -352,6 +352,6 @@ def test_killed_while_it_holds_the_lock(checkpoint):
 
 
 def test_a_process_that_ends_in_good_order_leaves_no_lock(checkpoint):
-    code = "import sys; from holdfast.spark.lock import Lock; Lock(None, sys.argv[1], 'job alerts').acquire()"
+    code = "import sys; from holdfast.checkpoint.lock import Lock; Lock(None, sys.argv[1], 'job alerts').acquire()"
     subprocess.run([sys.executable, "-c", code, checkpoint], check=True)
     assert os.listdir(file_of(checkpoint).parent) == ["turn.json"]

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.checkpoint.files.choice import files_of
+from holdfast.checkpoint.layout import open_checkpoint, spans
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CorruptState
-from holdfast.ops.compare import diff_state, state_history
-from holdfast.ops.export import export_state
-from holdfast.ops.layout import open_checkpoint, spans
-from holdfast.ops.restore import restore_savepoint
-from holdfast.ops.savepoint import create_savepoint, verify_savepoint
-from holdfast.ops.savepoint_file import SavepointFile, read_savepoint, write_savepoint
-from holdfast.ops.showing import show_state
-from holdfast.ops.state_frame import read_state
-from holdfast.ops.verify import verify_checkpoint
-from holdfast.spark.files import files_of
+from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.inspect.compare import diff_state, state_history
+from holdfast.ops.inspect.showing import show_state
+from holdfast.ops.inspect.state_frame import read_state
+from holdfast.ops.move.export import export_state
+from holdfast.ops.move.restore import restore_savepoint
+from holdfast.ops.move.savepoint import create_savepoint, verify_savepoint
+from holdfast.ops.move.savepoint_file import SavepointFile, read_savepoint, write_savepoint
 from ops.checkpoints import error_of
 
 GONE = [

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
+from holdfast.checkpoint.lock import holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CorruptState
-from holdfast.ops.overview import overview
-from holdfast.spark.lock import holding
+from holdfast.ops.inspect.overview import overview
 from holdfast.testing.spark_runtime import scripted_session
 
 from .shared import BATCHES, copied, payments, tree

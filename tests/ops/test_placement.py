@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
+from holdfast.checkpoint.changelogs import first_label
+from holdfast.checkpoint.files.choice import files_of
+from holdfast.checkpoint.labels import labels, spark_hash
+from holdfast.checkpoint.layout import open_checkpoint
+from holdfast.checkpoint.placement import misplaced
+from holdfast.checkpoint.snapshots import table_labels
 from holdfast.cli.main import main
 from holdfast.errors import CorruptState, StateConflict
-from holdfast.ops.layout import open_checkpoint
-from holdfast.ops.reading import blobs_frame
-from holdfast.ops.regroup import seed_step
-from holdfast.ops.rescale import rescale
-from holdfast.ops.restore import restore_savepoint
-from holdfast.ops.savepoint import verify_savepoint
-from holdfast.ops.savepoint_file import SavepointFile, read_savepoint, write_savepoint
-from holdfast.ops.verify import verify_checkpoint
-from holdfast.spark.changelogs import first_label
-from holdfast.spark.files import files_of
-from holdfast.spark.labels import labels, spark_hash
-from holdfast.spark.placement import misplaced
-from holdfast.spark.snapshots import table_labels
+from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.move.regroup import seed_step
+from holdfast.ops.move.rescale import rescale
+from holdfast.ops.move.restore import restore_savepoint
+from holdfast.ops.move.savepoint import verify_savepoint
+from holdfast.ops.move.savepoint_file import SavepointFile, read_savepoint, write_savepoint
+from holdfast.ops.reading.blobs import blobs_frame
 from ops import jobs
 from ops.checkpoints import error_of, from_json, run_job, tree
 
@@ -74,7 +74,7 @@ def test_no_job_starts_on_it(spark, history, mixed_up):
 def test_reading_the_blobs_finds_it_too(spark, mixed_up, monkeypatch):
     """Where the files do not tell: of a form that is not known."""
     checkpoint, wrong = mixed_up
-    monkeypatch.setattr("holdfast.ops.verify.misplaced", lambda files, operator: [])
+    monkeypatch.setattr("holdfast.ops.health.verify.misplaced", lambda files, operator: [])
     found = verify_checkpoint(spark, str(checkpoint))
     assert [problem.path for problem in found.problems] == wrong
     assert "it belongs to partition" in found.problems[0].what

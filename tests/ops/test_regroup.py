@@ -7,8 +7,8 @@ import shutil
 import pytest
 
 from holdfast.errors import CheckpointError
-from holdfast.ops.regroup import regroup
-from holdfast.ops.state_frame import read_state
+from holdfast.ops.inspect.state_frame import read_state
+from holdfast.ops.move.regroup import regroup
 
 from .payments import Payments
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.checkpoint.layout import open_checkpoint
+from holdfast.checkpoint.lock import holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointLocked, CorruptState
-from holdfast.ops.layout import open_checkpoint
-from holdfast.ops.repair import plan_repair, repair_checkpoint
-from holdfast.ops.state_frame import read_state
-from holdfast.ops.verify import verify_checkpoint
-from holdfast.spark.lock import holding
+from holdfast.ops.health.repair import plan_repair, repair_checkpoint
+from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.inspect.state_frame import read_state
 from ops.checkpoints import add_file, error_of, from_json, run_job, tree, write
 
 

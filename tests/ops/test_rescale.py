@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.checkpoint.layout import open_checkpoint
+from holdfast.checkpoint.lock import current_lock, holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, HoldfastError
-from holdfast.ops import restore as restoring
-from holdfast.ops.layout import open_checkpoint
-from holdfast.ops.rescale import rescale
-from holdfast.ops.restore import restore_savepoint
-from holdfast.ops.verify import verify_checkpoint
-from holdfast.spark import repartition as spark_repartition
-from holdfast.spark.lock import current_lock, holding
+from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.move import repartition as spark_repartition
+from holdfast.ops.move import restore as restoring
+from holdfast.ops.move.rescale import rescale
+from holdfast.ops.move.restore import restore_savepoint
 from ops.checkpoints import SAVED_AFTER, error_of, from_json, last_batch, moved_copy, run_job, tree, without_commit, write
 
 
@@ -107,7 +107,7 @@ def test_a_failure_leaves_everything_as_it_was(spark, checkpoint, monkeypatch, c
 
     before = tree(checkpoint)
     # The package has a function of the same name as the module.
-    monkeypatch.setattr(sys.modules["holdfast.ops.rescale"], "repartition", fails)
+    monkeypatch.setattr(sys.modules["holdfast.ops.move.rescale"], "repartition", fails)
     assert main(["rescale", str(checkpoint), "--partitions", "4"]) == 1
     assert "on fire" in error_of(capsys)
     assert tree(checkpoint) == before

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.checkpoint.lock import holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError
-from holdfast.ops import savepoint as savepoints
-from holdfast.ops.restore import restore_savepoint
-from holdfast.ops.savepoint import create_savepoint, list_savepoints, verify_savepoint
-from holdfast.ops.verify import verify_checkpoint
-from holdfast.spark.lock import holding
+from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.move import savepoint as savepoints
+from holdfast.ops.move.restore import restore_savepoint
+from holdfast.ops.move.savepoint import create_savepoint, list_savepoints, verify_savepoint
 from ops.checkpoints import (
     PARTITIONS,
     SAVED_AFTER,

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
+from holdfast.checkpoint import lock as locks
+from holdfast.checkpoint.lock import LOCK_FILE, LockInfo, current_lock, holding
+from holdfast.checkpoint.presence import STOP_FILE, Presence
+from holdfast.checkpoint.registry import registered
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CheckpointLocked
-from holdfast.ops import stopping
-from holdfast.ops.savepoint import verify_savepoint
-from holdfast.ops.stopping import stop_job
-from holdfast.spark import lock as locks
-from holdfast.spark.lock import LOCK_FILE, LockInfo, current_lock, holding
-from holdfast.spark.presence import STOP_FILE, Presence
-from holdfast.spark.registry import registered
+from holdfast.ops.move import stopping
+from holdfast.ops.move.savepoint import verify_savepoint
+from holdfast.ops.move.stopping import stop_job
 from holdfast.testing.spark_runtime import scripted_session
 
 from . import jobs

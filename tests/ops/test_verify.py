@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError
-from holdfast.ops.verify import verify_checkpoint
+from holdfast.ops.health.verify import verify_checkpoint
 from ops.checkpoints import error_of, from_json, last_batch, moved_copy, tree, without_commit, write
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 import holdfast.testing
-from holdfast.model.params import Param, ParamKind
+from holdfast.model.functions.params import Param, ParamKind
 from holdfast.testing import Results, TestStream, run
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))

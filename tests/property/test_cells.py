@@ -21,18 +21,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from holdfast.engine.backends.heap import HEAD, HeapBackend, HeapOptions
-from holdfast.engine.keys import slot_of
 from holdfast.engine.log.head import Head
 from holdfast.engine.log.sections import delta_sections
-from holdfast.engine.state import Layout
+from holdfast.engine.state.key_group import Layout
+from holdfast.engine.state.keys import slot_of
 from holdfast.engine.tables import Focus, Undo, make_cell
 from holdfast.engine.tables.ordered import Change, Series
 from holdfast.errors import HoldfastError
+from holdfast.model.aggregate.combine import CombineFn
 from holdfast.model.coders import Coder, PlainCoder, StrUtf8Coder, VarIntCoder
-from holdfast.model.combine import CombineFn
-from holdfast.model.dofn import DoFn
-from holdfast.model.signature import cell_methods
-from holdfast.model.state import (
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.signature import cell_methods
+from holdfast.model.functions.step import build_step
+from holdfast.model.state.specs import (
     BagStateSpec,
     CombiningStateSpec,
     MapStateSpec,
@@ -41,9 +42,8 @@ from holdfast.model.state import (
     StateSpec,
     ValueStateSpec,
 )
-from holdfast.model.step import build_step
-from holdfast.model.timestamps import Timestamp
-from holdfast.model.windows import GlobalWindow
+from holdfast.model.time.timestamps import Timestamp
+from holdfast.model.windows.ready import GlobalWindow
 from holdfast.testing.memory_store import MemoryStore
 
 SETTINGS = settings(

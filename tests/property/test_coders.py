@@ -36,7 +36,7 @@ from holdfast.model.coders import (
     TupleCoder,
     VarIntCoder,
 )
-from holdfast.model.timestamps import Duration, Timestamp
+from holdfast.model.time.timestamps import Duration, Timestamp
 
 moderate = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.model.combine import CombineFn
-from holdfast.model.combiners import (
+from holdfast.model.aggregate.combine import CombineFn
+from holdfast.model.aggregate.combiners import (
     ApproximateDistinct,
     Count,
     Max,

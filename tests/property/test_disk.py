@@ -23,18 +23,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from holdfast.engine.backends import disk_file
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HEAD, HeapBackend
-from holdfast.engine.bundle import run_bundle
 from holdfast.engine.log.chain import SnapshotOptions
 from holdfast.engine.log.head import Head
-from holdfast.engine.runner import Clocks
-from holdfast.engine.runners import make_runner
-from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.run.bundle import run_bundle
+from holdfast.engine.run.choice import make_runner
+from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.state.key_group import KeyGroupState, Layout
 from holdfast.errors import CorruptState
-from holdfast.model.dofn import DoFn
-from holdfast.model.state import BagStateSpec, MapStateSpec, ValueStateSpec
-from holdfast.model.step import build_step
-from holdfast.model.timers import TimeDomain, TimerSpec, on_timer
-from holdfast.model.windows import FixedWindows
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import build_step
+from holdfast.model.state.specs import BagStateSpec, MapStateSpec, ValueStateSpec
+from holdfast.model.time.timers import TimeDomain, TimerSpec, on_timer
+from holdfast.model.windows.ready import FixedWindows
 from holdfast.testing.memory_store import MemoryStore
 
 SETTINGS = settings(max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -88,7 +89,7 @@ class Ledger(DoFn):
         yield key, "real"
 
 
-STEP = build_step(Ledger(), windowing=FixedWindows(SIZE))
+STEP = build_step(Ledger(), StepOptions(windowing=FixedWindows(SIZE)))
 LAYOUT = Layout(STEP)
 CELLS = ("total", "bag", "map")
 TIMERS = ("event", "real")

@@ -18,17 +18,19 @@ from hypothesis import strategies as st
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HEAD, HeapOptions
 from holdfast.engine.backends.protocol import Place
-from holdfast.engine.keys import key_of
-from holdfast.engine.ledger import Ledger
 from holdfast.engine.log.head import Head
-from holdfast.engine.outputs import Output
-from holdfast.engine.state import Layout
+from holdfast.engine.run.outputs import Output
+from holdfast.engine.state.key_group import Layout
+from holdfast.engine.state.keys import key_of
+from holdfast.engine.state.ledger import Ledger
 from holdfast.errors import LimitExceeded
-from holdfast.model.combine import CombineFn
-from holdfast.model.dofn import DoFn, TaggedOutput
-from holdfast.model.limits import Limits
+from holdfast.model.aggregate.combine import CombineFn
+from holdfast.model.functions.dofn import DoFn, TaggedOutput
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import LATE_TAG, MAIN_TAG, build_step
 from holdfast.model.metrics import Metrics
-from holdfast.model.state import (
+from holdfast.model.state.limits import Limits
+from holdfast.model.state.specs import (
     BagStateSpec,
     CombiningStateSpec,
     MapStateSpec,
@@ -36,11 +38,10 @@ from holdfast.model.state import (
     SetStateSpec,
     ValueStateSpec,
 )
-from holdfast.model.step import LATE_TAG, MAIN_TAG, build_step
-from holdfast.model.timers import TimeDomain, TimerSpec, on_timer
-from holdfast.model.timestamps import Timestamp
-from holdfast.model.windowed_values import TimestampedValue
-from holdfast.model.windows import FixedWindows, GlobalWindow, GlobalWindows, SlidingWindows, WindowFn
+from holdfast.model.time.timers import TimeDomain, TimerSpec, on_timer
+from holdfast.model.time.timestamps import Timestamp
+from holdfast.model.windows.ready import FixedWindows, GlobalWindow, GlobalWindows, SlidingWindows, WindowFn
+from holdfast.model.windows.values import TimestampedValue
 from holdfast.testing import Results, TestStream, run
 from holdfast.testing.memory_runtime import DiskFiles, HeapBackends, MemoryRuntime
 
@@ -305,12 +306,14 @@ def test_crashes_leave_no_trace_in_the_log(case, crashes):
     for crashing in (set(), crashes):
         step = build_step(
             Busy(),
-            windowing=case.windowing,
-            allowed_lateness=case.lateness,
-            requires_time_sorted_input=case.time_sorted,
+            StepOptions(
+                windowing=case.windowing,
+                allowed_lateness=case.lateness,
+                requires_time_sorted_input=case.time_sorted,
+            ),
         )
         options = HeapOptions(deltas_max=2, segment_bytes_max=200)
-        runtime = MemoryRuntime(lambda step=step: step, 2, HeapBackends(options))
+        runtime = MemoryRuntime(lambda step=step: step, StepOptions(key_groups=2, backend=HeapBackends(options)))
         for event in stream_of(case.events, crashing).events:
             runtime.play(event)
         tokens.append([Head.decode(store.get(HEAD)).token for store in runtime.stores])
@@ -368,9 +371,9 @@ def test_a_window_that_holds_nothing_does_not_expire(values, deltas_max):
     # 0 writes, 1 clears, 2 does neither. What memory alone knows of a window must not show.
     events = [("elements", [("b", value, 0)]) for value in values] + [("watermark", 50)]
     for crashes in ([], range(len(events) + 1)):
-        step = build_step(Sparse(), windowing=FixedWindows(10))
+        step = build_step(Sparse(), StepOptions(windowing=FixedWindows(10)))
         options = HeapOptions(deltas_max=deltas_max)
-        runtime = MemoryRuntime(lambda step=step: step, 1, HeapBackends(options))
+        runtime = MemoryRuntime(lambda step=step: step, StepOptions(backend=HeapBackends(options)))
         for event in stream_of(events, set(crashes)).events:
             runtime.play(event)
         assert runtime.metrics.windows_expired == 0
@@ -436,17 +439,17 @@ class TwoMachines(DiskFiles):
 @given(cases(), LIMITS, st.sets(st.integers(0, 13)))
 def test_a_file_that_is_behind_catches_up_with_the_limits(case, limits, crashes):
     def step() -> Any:
-        return build_step(
-            Busy(),
+        options = StepOptions(
             windowing=case.windowing,
             allowed_lateness=case.lateness,
             requires_time_sorted_input=case.time_sorted,
             limits=limits,
         )
+        return build_step(Busy(), options)
 
     heads = []
     for backend in (TwoMachines(), DiskFiles()):
-        runtime = MemoryRuntime(step, 1, backend)
+        runtime = MemoryRuntime(step, StepOptions(backend=backend))
         with contextlib.suppress(LimitExceeded):
             for event in stream_of(case.events, crashes).events:
                 runtime.play(event)

@@ -46,14 +46,15 @@ from holdfast import (
     UserCodeError,
 )
 from holdfast.engine.backends.heap import HeapBackend
-from holdfast.engine.runner import Clocks
-from holdfast.engine.runners import make_runner
-from holdfast.engine.state import Layout
-from holdfast.model.grouping import Grouping, build_grouping
-from holdfast.model.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
-from holdfast.model.triggers import DefaultTrigger, Moment
-from holdfast.spark.lifting import LiftedReader, Lifting, can_lift
-from holdfast.spark.rows import ElementReader
+from holdfast.engine.run.choice import make_runner
+from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.state.key_group import Layout
+from holdfast.model.aggregate.triggers import DefaultTrigger, Moment
+from holdfast.model.functions.grouping import Grouping, build_grouping
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.time.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
+from holdfast.spark.stages.lifting import LiftedReader, Lifting, can_lift
+from holdfast.spark.types.rows import ElementReader
 from holdfast.testing import Results, TestStream, run
 from holdfast.testing.memory_store import MemoryStore
 
@@ -300,7 +301,7 @@ class Lifted:
     """Plays bundles of parts: as elements, or each part combined beforehand, as a task would do it."""
 
     def __init__(self, transform: CombinePerKey, shape: Shape, *, lift: bool, **options: Any) -> None:
-        self._make = functools.partial(build_grouping, transform, **options)
+        self._make = functools.partial(build_grouping, transform, StepOptions(**options))
         self._shape = shape
         self._lift = lift
         step = self._make()
@@ -343,14 +344,11 @@ class Lifted:
 
     def _intake(self, runner: Any, parts: list[Any]) -> Any:
         batches = [self._shape.chunk(part) for part in parts]
-        if not self._lift:
-            read = [self._shape.reader.read(_without_group(batch), 0) for batch in batches]
-            return runner.elements([pair for pairs, _ in read for pair in pairs], [t for _, times in read for t in times])
         columns = runner.step.grouping.columns
-        lifted = [_without_group(self._lifting.lift(batch)) for batch in batches]
-        if runner.step.grouping.keeps_whole_windows:
-            return self._reader.block(lifted, columns)
-        return runner.elements(*self._reader.pairs(lifted, columns))
+        if self._lift:
+            lifted = [_without_group(self._lifting.lift(batch)) for batch in batches]
+            return self._reader.intake(runner, lifted, columns, 0)
+        return self._shape.reader.intake(runner, [_without_group(batch) for batch in batches], columns, 0)
 
 
 def _without_group(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.engine.hot_keys import SAMPLE_MAX, SAMPLE_MIN, KeySketch, LargestKeys, sample_of
-from holdfast.engine.metrics import StepMetrics
+from holdfast.engine.metrics.hot_keys import SAMPLE_MAX, SAMPLE_MIN, KeySketch, LargestKeys, sample_of
+from holdfast.engine.metrics.step import StepMetrics
 
 SETTINGS = settings(max_examples=200, deadline=None)
 BUNDLES = st.lists(st.lists(st.integers(0, 15), max_size=60), max_size=8)

@@ -17,14 +17,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from holdfast.engine.backends.heap import HEAD, HeapBackend, HeapOptions, delta_name, segment_name
 from holdfast.engine.log.blob import DELTA, SEGMENT, read_blob
 from holdfast.engine.log.head import NO_TOKEN, Head
-from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.state.key_group import KeyGroupState, Layout
 from holdfast.engine.tables import Focus, make_cell
 from holdfast.errors import CorruptState
-from holdfast.model.dofn import DoFn
-from holdfast.model.state import BagStateSpec, MapStateSpec, ValueStateSpec
-from holdfast.model.step import build_step
-from holdfast.model.timers import TimerSpec, on_timer
-from holdfast.model.windows import FixedWindows, IntervalWindow
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import build_step
+from holdfast.model.state.specs import BagStateSpec, MapStateSpec, ValueStateSpec
+from holdfast.model.time.timers import TimerSpec, on_timer
+from holdfast.model.windows.ready import FixedWindows, IntervalWindow
 from holdfast.testing.memory_store import MemoryStore
 
 SETTINGS = settings(max_examples=250, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -55,7 +56,7 @@ class Kept(DoFn):
         pass
 
 
-LAYOUT = Layout(build_step(Kept(), windowing=FixedWindows(10)))
+LAYOUT = Layout(build_step(Kept(), StepOptions(windowing=FixedWindows(10))))
 
 Content = dict[tuple[int, str, str], Any]
 """(window, cell, key) → what it holds."""

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.engine.readable import from_json, to_json, to_text
+from holdfast.engine.stored.readable import from_json, to_json, to_text
 from holdfast.errors import InputError
 from holdfast.model.coders import Encoded
-from holdfast.model.timestamps import Duration, Timestamp
+from holdfast.model.time.timestamps import Duration, Timestamp
 
 ATOMS = st.one_of(
     st.none(),

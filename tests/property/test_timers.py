@@ -13,16 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast.engine import timers
 from holdfast.engine.backends.heap import HeapOptions
-from holdfast.engine.keys import key_of, slot_of, sort_slots
-from holdfast.engine.timers import Entry, TimerIndex
-from holdfast.model.dofn import DoFn
-from holdfast.model.state import MapStateSpec
-from holdfast.model.step import build_step
-from holdfast.model.timers import TimeDomain, TimerSpec, on_timer
-from holdfast.model.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
-from holdfast.model.windows import FixedWindows, GlobalWindow, GlobalWindows, SlidingWindows, WindowFn
+from holdfast.engine.state import timers
+from holdfast.engine.state.keys import key_of, slot_of, sort_slots
+from holdfast.engine.state.timers import Entry, TimerIndex
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import build_step
+from holdfast.model.state.specs import MapStateSpec
+from holdfast.model.time.timers import TimeDomain, TimerSpec, on_timer
+from holdfast.model.time.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
+from holdfast.model.windows.ready import FixedWindows, GlobalWindow, GlobalWindows, SlidingWindows, WindowFn
 from holdfast.testing.memory_runtime import HeapBackends, MemoryRuntime
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash
 
@@ -242,9 +243,11 @@ class TimerMachine(RuleBasedStateMachine):
     def begin(self, window_fn: WindowFn, lateness: int, key_groups: int, deltas_max: int) -> None:
         self.window_fn = window_fn
         self.lateness = lateness
-        step = build_step(Clockwork(), windowing=window_fn, allowed_lateness=lateness)  # it keeps nothing itself
+        step = build_step(
+            Clockwork(), StepOptions(windowing=window_fn, allowed_lateness=lateness)
+        )  # it keeps nothing itself
         options = HeapOptions(deltas_max=deltas_max)
-        self.runtime = MemoryRuntime(lambda: step, key_groups, HeapBackends(options))
+        self.runtime = MemoryRuntime(lambda: step, StepOptions(key_groups=key_groups, backend=HeapBackends(options)))
         self.keys = {repr(key): KeyModel(key, lateness) for key in KEYS}
         self.watermark = float("-inf")
         self.now = 0
@@ -336,7 +339,7 @@ TestTimers.settings = SETTINGS
 
 
 def said_by(*events: Any) -> list[tuple[str, str]]:
-    runtime = MemoryRuntime(lambda: build_step(Clockwork()))
+    runtime = MemoryRuntime(lambda: build_step(Clockwork()), StepOptions())
     for event in events:
         runtime.play(event)
     return [(name, tag) for _, name, tag, _ in (output.value for output in runtime.outputs) if name != "element"]

@@ -14,19 +14,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.engine import sweeping
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HEAD, HeapBackend
-from holdfast.engine.bundle import run_bundle
 from holdfast.engine.log.chain import SnapshotOptions
-from holdfast.engine.runner import Clocks, StepRunner
-from holdfast.engine.state import Layout
-from holdfast.engine.sweeping import sweep_budget
-from holdfast.model.dofn import DoFn
-from holdfast.model.state import BagStateSpec, ValueStateSpec
-from holdfast.model.step import build_step
-from holdfast.model.timestamps import MIN_TIMESTAMP
-from holdfast.model.ttl import Ttl
+from holdfast.engine.run.bundle import run_bundle
+from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.run.step_runner import StepRunner
+from holdfast.engine.state import sweeping
+from holdfast.engine.state.key_group import Layout
+from holdfast.engine.state.sweeping import sweep_budget
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.step import build_step
+from holdfast.model.state.specs import BagStateSpec, ValueStateSpec
+from holdfast.model.state.ttl import Ttl
+from holdfast.model.time.timestamps import MIN_TIMESTAMP
 from holdfast.testing.memory_store import MemoryStore
 
 SETTINGS = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,8 +6,8 @@ import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.model.timestamps import Duration, Timestamp
-from holdfast.model.windows import (
+from holdfast.model.time.timestamps import Duration, Timestamp
+from holdfast.model.windows.ready import (
     FixedWindows,
     IntervalWindow,
     Sessions,

@@ -6,9 +6,9 @@ import hashlib
 
 import pytest
 
-from holdfast.engine.keys import encode_slots
 from holdfast.engine.log.blob import DELTA, DROP_WINDOW, SEGMENT, TOKEN_BYTES, Section, read_blob, write_blob
 from holdfast.engine.log.head import NO_TOKEN, Head
+from holdfast.engine.state.keys import encode_slots
 from holdfast.errors import CorruptState
 
 PARENT = bytes(range(16))

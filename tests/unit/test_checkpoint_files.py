@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pyspark
 import pytest
 
-from holdfast.spark.checkpoint_files import file_settings, local_file_settings
+from holdfast.spark.session.checkpoint_files import file_settings, local_file_settings
 
 OPTION = "spark.sql.streaming.checkpointFileManagerClass"
 

@@ -50,7 +50,7 @@ from holdfast.model.coders import (
     coder_from_description,
     default_coder,
 )
-from holdfast.model.timestamps import Duration, Timestamp
+from holdfast.model.time.timestamps import Duration, Timestamp
 
 
 class Colour(enum.Enum):

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from holdfast.errors import HoldfastError, InputError, InvalidStep
-from holdfast.model import combiners
-from holdfast.model.combine import BuiltinSum, CallableCombineFn, CombineFn
-from holdfast.model.combiners import (
+from holdfast.model.aggregate import combiners
+from holdfast.model.aggregate.combine import BuiltinSum, CallableCombineFn, CombineFn
+from holdfast.model.aggregate.combiners import (
     ApproximateDistinct,
     Count,
     Largest,

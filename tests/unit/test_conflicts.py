@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.engine.manifest import Evolution, reconcile
+from holdfast.engine.stored.manifest import Evolution, reconcile
 from holdfast.errors import StateConflict
 
 STORED = {

@@ -9,8 +9,9 @@ import threading
 import pytest
 
 import holdfast as hf
-from holdfast.model.culprits import sending_problems
-from holdfast.spark.pickling import pickled, pickled_step
+from holdfast.model.functions.culprits import sending_problems
+from holdfast.model.functions.options import StepOptions
+from holdfast.spark.stages.pickling import pickled, pickled_step
 from holdfast.testing import TestStream, run
 
 LOCK = threading.Lock()
@@ -38,7 +39,7 @@ def enrich(**attributes):
 
 def problems(fn, **options):
     with pytest.raises(hf.InvalidStep) as raised:
-        pickled_step(fn, {"name": "enrich", **options})
+        pickled_step(fn, StepOptions(name="enrich", **options))
     assert "The step 'enrich' cannot be built" in str(raised.value)
     return raised.value.problems
 
@@ -80,7 +81,7 @@ def test_what_leaves_its_lock_out_can_be_sent():
         def __getstate__(self):
             return {}
 
-    assert pickled_step(enrich(client=Careful()), {"name": "enrich"})
+    assert pickled_step(enrich(client=Careful()), StepOptions(name="enrich"))
 
 
 def test_a_class_attribute():

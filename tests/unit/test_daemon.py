@@ -14,7 +14,7 @@ import holdfast
 
 SPARK = Path(pyspark.__file__).parent
 ARCHIVES = sorted(map(str, (SPARK / "python" / "lib").glob("*.zip")))
-SHOW = "import holdfast.spark.daemon, pyspark; print(pyspark.__file__)"
+SHOW = "import holdfast.spark.stages.daemon, pyspark; print(pyspark.__file__)"
 
 
 def run(code, *paths):
@@ -34,7 +34,7 @@ def test_pyspark_is_the_installed_one_if_there_is_one(tmp_path, installed):
 
 
 def test_a_worker_whose_socket_was_closed_ends_without_a_word():
-    from holdfast.spark.daemon import _quietly
+    from holdfast.spark.stages.daemon import _quietly
 
     def closed(*arguments):
         raise BrokenPipeError

@@ -15,13 +15,14 @@ from holdfast.engine.backends import disk_file
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HeapBackend, delta_name
 from holdfast.engine.backends.protocol import Commit, Due
-from holdfast.engine.bundle import run_bundle
 from holdfast.engine.log.chain import SnapshotOptions
-from holdfast.engine.runner import Clocks
-from holdfast.engine.runners import make_runner
-from holdfast.engine.state import Layout
+from holdfast.engine.run.bundle import run_bundle
+from holdfast.engine.run.choice import make_runner
+from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.state.key_group import Layout
 from holdfast.errors import CorruptState
-from holdfast.model.grouping import CombinePerKey, build
+from holdfast.model.functions.grouping import CombinePerKey, build
+from holdfast.model.functions.options import StepOptions
 from holdfast.testing import TestStream, run
 from holdfast.testing.memory_store import MemoryStore
 
@@ -63,7 +64,7 @@ class Rig:
     """One key group on a backend: bundles, and what they gave."""
 
     def __init__(self, fn: Any, make: Any, store: MemoryStore | None = None, **options: Any) -> None:
-        self.step = build(fn, **options)
+        self.step = build(fn, StepOptions(**options))
         self.layout = Layout(self.step)
         self.runner = make_runner(self.step, self.layout, {}, (), origins=True)
         self.store = store or MemoryStore()
@@ -350,6 +351,32 @@ def test_a_file_that_is_deleted_while_it_is_open(rig, path):
     path.unlink()
     assert counting.bundle([("a", 0, 0)]) == [("a", 2)]
     assert rig(Count(), counting.store).bundle([("a", 0, 0)]) == [("a", 3)]
+
+
+def test_what_a_deleted_file_left_beside_it_is_not_mixed_with_another(rig, path):
+    """SQLite would find the log of the deleted file by its path, and take its pages for those of a new one."""
+    one, other = rig(Count()), rig(Count())
+    one.bundle([(key, 0, 0) for key in range(200)])
+    path.unlink()
+    assert other.bundle([("a", 0, 0)]) == [("a", 1)]
+    assert one.bundle([(key, 0, 0) for key in range(3)]) == [(0, 2), (1, 2), (2, 2)]
+    # Closing what was deleted takes nothing away from what is there now.
+    one.backend.release()
+    assert other.bundle([("a", 0, 0)]) == [("a", 2)]
+    other.backend.release()
+    assert rig(Count(), other.store).bundle([("a", 0, 0)]) == [("a", 3)]
+
+
+def test_a_file_that_another_put_in_its_place_is_left_to_it(rig, path):
+    one = rig(Count())
+    one.bundle([(key, 0, 0) for key in range(200)])
+    for left in path.parent.iterdir():
+        left.unlink()
+    other = rig(Count())
+    assert other.bundle([("a", 0, 0)]) == [("a", 1)]
+    one.backend.release()
+    assert path.with_name(f"{path.name}-wal").exists()
+    assert other.bundle([("a", 0, 0)]) == [("a", 2)]
 
 
 def test_two_attempts_at_once_have_a_file_each(rig, path):

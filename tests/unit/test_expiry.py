@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.engine.expiry import ExpiryIndex, Piece
+from holdfast.engine.state.expiry import ExpiryIndex, Piece
 
 WINDOW = b"w"
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import holdfast as hf
-from holdfast.spark.failures import first_cause, is_worker_trouble, query_failure
+from holdfast.spark.errors.failures import first_cause, is_worker_trouble, query_failure
 
 CALLBACK = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
   File "/env/py4j/clientserver.py", line 644, in _call_proxy

@@ -23,8 +23,8 @@ pd = pytest.importorskip("pandas")
 from pyspark.sql import Row  # noqa: E402
 
 import holdfast as hf  # noqa: E402
-from holdfast.spark.nested_fits import FieldFit  # noqa: E402
-from holdfast.spark.rows import OutputWriter  # noqa: E402
+from holdfast.spark.types.nested_fits import FieldFit  # noqa: E402
+from holdfast.spark.types.rows import OutputWriter  # noqa: E402
 
 D = decimal.Decimal
 UTC = datetime.timezone.utc
@@ -420,7 +420,7 @@ class TestRecords:
         assert self.rows({"y": "a"}) == [(None, "a")]
 
     def test_a_row_of_the_input_whose_column_has_no_python_name(self):
-        from holdfast.spark.arrow_types import row_class
+        from holdfast.spark.types.arrow import row_class
 
         schema = pa.schema([("x", pa.int64()), ("per cent", pa.float64())])
         row = row_class(("x", "per cent"))(1, 0.5)

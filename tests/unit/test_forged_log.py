@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast as hf
-from holdfast.engine.keys import decode_slots, encode_slots, slot_from_bytes, slot_of, slot_to_bytes
 from holdfast.engine.log import blob as blobs
 from holdfast.engine.log.blob import DELTA, Section, plain_size, read_blob, write_blob
 from holdfast.engine.log.sections import apply_sections, delta_sections
-from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.state.key_group import KeyGroupState, Layout
+from holdfast.engine.state.keys import decode_slots, encode_slots, slot_from_bytes, slot_of, slot_to_bytes
 from holdfast.engine.tables import Focus, make_cell
 from holdfast.errors import CoderError, CorruptState, HoldfastError
 from holdfast.model.coders import PlainCoder
-from holdfast.model.step import build_step
-from holdfast.model.windows import GlobalWindow
+from holdfast.model.functions.step import build_step
+from holdfast.model.windows.ready import GlobalWindow
 
 PARENT = bytes(16)
 

@@ -48,7 +48,7 @@ class TestDeclaration:
         ],
     )
     def test_timeouts(self, timeout, domains):
-        from holdfast.model.step import build_step
+        from holdfast.model.functions.step import build_step
 
         step = build_step(hf.FlatMapGroupsWithState(nothing, timeout=timeout))
         assert [timer.time_domain for timer in step.timers] == domains

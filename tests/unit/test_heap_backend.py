@@ -11,13 +11,14 @@ import pytest
 from holdfast.engine.backends.heap import HEAD, HeapBackend, HeapOptions, delta_name, segment_name
 from holdfast.engine.log.blob import DELTA, SEGMENT, plain_size, read_blob
 from holdfast.engine.log.head import NO_TOKEN, Head
-from holdfast.engine.state import Layout
+from holdfast.engine.state.key_group import Layout
 from holdfast.engine.tables import Focus, make_cell
 from holdfast.errors import CorruptState, StateConflict
-from holdfast.model.dofn import DoFn
-from holdfast.model.state import BagStateSpec, ValueStateSpec
-from holdfast.model.step import build_step
-from holdfast.model.windows import FixedWindows, GlobalWindow, IntervalWindow
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import build_step
+from holdfast.model.state.specs import BagStateSpec, ValueStateSpec
+from holdfast.model.windows.ready import FixedWindows, GlobalWindow, IntervalWindow
 from holdfast.testing.memory_store import MemoryStore
 
 
@@ -196,7 +197,7 @@ def test_what_is_written_is_in_proportion_to_what_changed(ratio):
 
 def test_a_snapshot_is_cut_into_segments():
     options = HeapOptions(deltas_max=0, segment_bytes_max=500)
-    backend, store = HeapBackend(Layout(build_step(Kept(), windowing=FixedWindows(10))), options), MemoryStore()
+    backend, store = HeapBackend(Layout(build_step(Kept(), StepOptions(windowing=FixedWindows(10)))), options), MemoryStore()
     state = backend.open(store)
     cell = make_cell(LAYOUT.cells[0], focus := Focus(), None)
     focus.key = "k"
@@ -215,7 +216,9 @@ def test_a_snapshot_is_cut_into_segments():
         assert (blob.kind, blob.part) == (SEGMENT, part)
         assert (blob.sequence, blob.parent) == (head.base, head.base_token) == (1, head.token)
         assert sum(len(section.keys) + sum(map(len, section.columns)) for section in blob.sections) <= 500
-    read = HeapBackend(Layout(build_step(Kept(), windowing=FixedWindows(10)))).open(MemoryStore(store.committed))
+    read = HeapBackend(Layout(build_step(Kept(), StepOptions(windowing=FixedWindows(10))))).open(
+        MemoryStore(store.committed)
+    )
     assert len(read.windows) == 20
 
 

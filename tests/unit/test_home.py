@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from holdfast.spark.home import lean_home
+from holdfast.spark.session.home import lean_home
 
 
 @pytest.fixture

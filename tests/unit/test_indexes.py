@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.engine.state import KeyGroupState, WindowState
-from holdfast.model.grouping import build_grouping
-from holdfast.model.step import build_step
-from holdfast.model.timers import TimeDomain
+from holdfast.engine.state.key_group import KeyGroupState, WindowState
+from holdfast.model.functions.grouping import build_grouping
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import build_step
+from holdfast.model.time.timers import TimeDomain
 from holdfast.testing.memory_runtime import MemoryRuntime
 from holdfast.testing.stream import AddElements, AdvanceWatermark
 
@@ -42,7 +43,7 @@ class Timers(hf.DoFn):
 
 
 def runtime_of(fn: hf.DoFn, **options: Any) -> MemoryRuntime:
-    return MemoryRuntime(lambda: build_step(fn, **options))
+    return MemoryRuntime(lambda: build_step(fn, StepOptions(**options)), StepOptions())
 
 
 def state_of(runtime: MemoryRuntime) -> KeyGroupState:
@@ -169,7 +170,9 @@ def test_a_window_that_comes_and_goes_is_awaited_once():
 
 
 def test_windows_of_an_aggregation_that_have_ended_are_not_awaited():
-    runtime = MemoryRuntime(lambda: build_grouping(hf.CombinePerKey(sum), windowing=hf.FixedWindows(10)))
+    runtime = MemoryRuntime(
+        lambda: build_grouping(hf.CombinePerKey(sum), StepOptions(windowing=hf.FixedWindows(10))), StepOptions()
+    )
     for n in range(1_000):
         feed(runtime, ("k", 1), time=10 * n)
         runtime.play(AdvanceWatermark(hf.Timestamp(10 * n + 10)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.spark.life import HeldBack, Life, Phase, Stop, Streak
+from holdfast.spark.job.life import HeldBack, Life, Phase, Stop, Streak
 
 
 @pytest.fixture

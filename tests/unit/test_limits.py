@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import holdfast as hf
-from holdfast.engine.ages import AgeIndex
-from holdfast.engine.keys import slot_of
-from holdfast.engine.sizes import size_of
+from holdfast.engine.state.ages import AgeIndex
+from holdfast.engine.state.keys import slot_of
+from holdfast.engine.state.sizes import size_of
 from holdfast.engine.tables import Focus, make_cell, make_table
 from holdfast.testing import TestStream, run
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.engine import loop as loop_module
-from holdfast.engine.loop import Loop, compile_loop
+from holdfast.engine.run import loop as loop_module
+from holdfast.engine.run.loop import Loop, compile_loop
 from holdfast.engine.tables import Focus, Undo
 from holdfast.errors import OutputError
-from holdfast.model.dofn import DoFn
-from holdfast.model.state import ValueStateSpec
-from holdfast.model.step import build_step
-from holdfast.model.timestamps import Timestamp
-from holdfast.model.windowed_values import PANE_INFO_UNKNOWN, WindowedValue
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.step import build_step
+from holdfast.model.state.specs import ValueStateSpec
+from holdfast.model.time.timestamps import Timestamp
+from holdfast.model.windows.values import PANE_INFO_UNKNOWN, WindowedValue
 
 COUNT = ValueStateSpec("count")
 

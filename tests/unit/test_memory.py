@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.engine import memory
 from holdfast.engine.backends.heap import HeapBackend, HeapOptions
-from holdfast.engine.intake import Elements
-from holdfast.engine.runner import Clocks, StepRunner
-from holdfast.engine.state import Layout
-from holdfast.model.step import build_step
+from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.run.intake import Elements
+from holdfast.engine.run.step_runner import StepRunner
+from holdfast.engine.state import memory
+from holdfast.engine.state.key_group import Layout
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import build_step
 from holdfast.testing.memory_store import MemoryStore
 
 SPECS: dict[str, Any] = {
@@ -82,7 +84,7 @@ class Group:
     """One key group, with what it takes by its own account and by the allocator's."""
 
     def __init__(self, fn: Any, **options: Any) -> None:
-        step = build_step(fn, **options)
+        step = build_step(fn, StepOptions(**options))
         layout = Layout(step)
         self.runner = StepRunner(step, layout, {}, origins=False)
         self.backend = HeapBackend(layout, HeapOptions(deltas_max=10**6, delta_bytes_min=10**9))

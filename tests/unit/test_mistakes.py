@@ -9,13 +9,14 @@ import pytest
 from pyspark.sql import functions as F
 
 import holdfast as hf
-from holdfast.model.step import build_step
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import build_step
 from holdfast.testing import TestStream, run
 
 
 def only_problem(fn, **options):
     with pytest.raises(hf.InvalidStep) as raised:
-        build_step(fn, **options)
+        build_step(fn, StepOptions(**options))
     (found,) = raised.value.problems
     return found
 
@@ -225,7 +226,7 @@ class TestParametersThatSayNothing:
                 yield rates.get(element)
 
         assert "no side input of that name is given: side_inputs={'rates': AsDict(...)}" in only_problem(Rated())
-        build_step(Rated(), side_inputs={"rates": hf.AsDict({})})
+        build_step(Rated(), StepOptions(side_inputs={"rates": hf.AsDict({})}))
 
 
 class TestStreamsAsSideInputs:

@@ -9,9 +9,9 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from holdfast.spark.labels import labels  # noqa: E402
-from holdfast.spark.pack import pack_function  # noqa: E402
-from holdfast.spark.payload import PAYLOAD_BYTES_MAX, from_payload, to_payloads  # noqa: E402
+from holdfast.checkpoint.labels import labels  # noqa: E402
+from holdfast.spark.stages.pack import pack_function  # noqa: E402
+from holdfast.spark.stages.payload import PAYLOAD_BYTES_MAX, from_payload, to_payloads  # noqa: E402
 
 KEY_GROUPS = 4
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from holdfast.spark.session import SETTINGS, apply_settings
+from holdfast.spark.session.settings import SETTINGS, apply_settings
 
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import holdfast as hf
-from holdfast.spark.shared_paths import resolved
+from holdfast.checkpoint.files.shared import resolved
 
 
 def session(master, default):

@@ -14,12 +14,12 @@ from rich.table import Table
 from holdfast.cli import output, state_diff, state_ls, state_show
 from holdfast.cli.main import main
 from holdfast.cli.output import console, error_console, give, report_error, say, table, text
-from holdfast.engine.readable import counted, to_text, visible
+from holdfast.engine.stored.readable import counted, to_text, visible
 from holdfast.errors import HoldfastError
-from holdfast.ops.compare import Change
-from holdfast.ops.showing import ShownCell
-from holdfast.ops.summary import CellSummary, StepSummary
-from holdfast.spark.progress import Progress
+from holdfast.ops.inspect.compare import Change
+from holdfast.ops.inspect.showing import ShownCell
+from holdfast.ops.inspect.summary import CellSummary, StepSummary
+from holdfast.spark.job.progress import Progress
 
 HOSTILE = [
     "\x1b[2J",

@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from holdfast.errors import TimeError
-from holdfast.model.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
+from holdfast.model.time.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
 
 
 def test_made_of_seconds_and_micros():

@@ -33,7 +33,8 @@ from holdfast import (
     VarIntCoder,
     on_timer,
 )
-from holdfast.model.step import build_step, get_dofn_specs, is_stateful_dofn, validate_stateful_dofn
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import build_step, get_dofn_specs, is_stateful_dofn, validate_stateful_dofn
 from holdfast.testing import TestStream, run
 
 VALUE = ValueStateSpec("value", VarIntCoder())
@@ -44,7 +45,7 @@ TIMER = TimerSpec("timer")
 def problems(fn, **options):
     """All that is said to be wrong."""
     with pytest.raises(InvalidStep) as raised:
-        build_step(fn, **options)
+        build_step(fn, StepOptions(**options))
     return raised.value.problems
 
 
@@ -692,7 +693,7 @@ class TestWindows:
             def process(self, element):
                 pass
 
-        assert build_step(Fn(), windowing=Sessions(10)).windowing.window_fn == Sessions(10)
+        assert build_step(Fn(), StepOptions(windowing=Sessions(10))).windowing.window_fn == Sessions(10)
 
     @pytest.mark.parametrize("windowing", [FixedWindows, 60, "1 minute"], ids=repr)
     def test_what_is_no_window_function(self, windowing):
@@ -706,7 +707,7 @@ class TestOptions:
 
     @pytest.mark.parametrize("lateness", [0, 1.5, "10 minutes"], ids=repr)
     def test_lateness_that_is_fine(self, lateness):
-        assert build_step(Fine(), allowed_lateness=lateness).windowing.allowed_lateness.micros >= 0
+        assert build_step(Fine(), StepOptions(allowed_lateness=lateness)).windowing.allowed_lateness.micros >= 0
 
     def test_on_error(self):
         assert only_problem(Fine(), on_error="ignore") == "on_error is 'ignore'; it can be 'fail' or 'dead_letter'."
@@ -806,7 +807,7 @@ class TestAllAtOnce:
 
     def test_the_message_lists_them_under_the_name_of_the_step(self):
         with pytest.raises(InvalidStep) as raised:
-            build_step(ManyMistakes(), name="payments")
+            build_step(ManyMistakes(), StepOptions(name="payments"))
         first, *rest = str(raised.value).splitlines()
         assert first == "The step 'payments' cannot be built: 5 problems."
         assert rest == [f"  - {sentence}" for sentence in raised.value.problems]
@@ -817,7 +818,7 @@ class TestAllAtOnce:
 
     def test_one_problem_is_one_problem(self):
         with pytest.raises(InvalidStep, match=r"'Fine' cannot be built: 1 problem\.\n") as raised:
-            build_step(Fine(), on_error="ignore")
+            build_step(Fine(), StepOptions(on_error="ignore"))
         assert isinstance(raised.value, ValueError)
         assert isinstance(raised.value, HoldfastError)
 
@@ -956,7 +957,7 @@ class TestUnusualButFine:
             def process(self, element, first, *others, value=7):
                 pass
 
-        step = build_step(Fn(), side_inputs=[AsList([1]), AsList([2]), AsList([3])])
+        step = build_step(Fn(), StepOptions(side_inputs=[AsList([1]), AsList([2]), AsList([3])]))
         assert list(step.side_inputs) == ["first"]
         assert len(step.extra_side_inputs) == 2
 

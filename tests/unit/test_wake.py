@@ -8,7 +8,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.engine.backends.protocol import Due
-from holdfast.spark.processor import KeyGroupProcessor, stored_time
+from holdfast.spark.stages.clock import BatchClock
+from holdfast.spark.stages.processor import KeyGroupProcessor, stored_time
 from holdfast.testing.memory_store import MemoryStore
 
 NOW = 1_000_000
@@ -39,7 +40,7 @@ def times(now):
 @pytest.fixture(params=[True, False], ids=["processing time", "event time"])
 def group(request):
     timers = SparkTimers()
-    plan = SimpleNamespace(uses_event_time=True, uses_processing_time=request.param, script=None)
+    plan = SimpleNamespace(uses_event_time=True, uses_processing_time=request.param, clock=BatchClock())
     processor = KeyGroupProcessor(plan, None)
     processor._handle, processor._blobs = timers, MemoryStore()
 

@@ -11,15 +11,8 @@ import numpy
 import pytest
 
 from holdfast.errors import CoderError, CorruptState, TimeError
-from holdfast.model.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
-from holdfast.model.windowed_values import (
-    PANE_INFO_UNKNOWN,
-    PaneInfo,
-    PaneInfoTiming,
-    TimestampedValue,
-    WindowedValue,
-)
-from holdfast.model.windows import (
+from holdfast.model.time.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
+from holdfast.model.windows.ready import (
     BoundedWindow,
     FixedWindows,
     GlobalWindow,
@@ -32,6 +25,13 @@ from holdfast.model.windows import (
     WindowFn,
     window_from_bytes,
     window_to_bytes,
+)
+from holdfast.model.windows.values import (
+    PANE_INFO_UNKNOWN,
+    PaneInfo,
+    PaneInfoTiming,
+    TimestampedValue,
+    WindowedValue,
 )
 
 

@@ -8,9 +8,9 @@ import pytest
 
 import holdfast as hf
 from holdfast.engine.backends.protocol import Place
-from holdfast.engine.state import Layout
-from holdfast.model.step import build_step
-from holdfast.spark.worker import Worker
+from holdfast.engine.state.key_group import Layout
+from holdfast.model.functions.step import build_step
+from holdfast.spark.stages.worker import Worker
 
 
 class Count(hf.DoFn):

@@ -9,10 +9,10 @@ import typer
 from holdfast.cli.arguments import Checkpoint
 from holdfast.cli.groups import app
 from holdfast.cli.output import AsJson, console, give, quiet_spark, say, size_text, table, text, working
-from holdfast.engine.readable import counted
+from holdfast.engine.stored.readable import counted
 
 if TYPE_CHECKING:
-    from holdfast.ops.advise import Advice, StateSize
+    from holdfast.ops.health.advise import Advice, StateSize
 
 __all__ = ["advise"]
 
@@ -29,10 +29,10 @@ def advise(
     as_json: AsJson = False,
 ) -> None:
     """Measure a checkpoint, and advise trigger, retention, partitions, key groups, backend and TTL."""
-    from holdfast.ops.advise import Goals
-    from holdfast.ops.advise import advise as advice
-    from holdfast.ops.layout import open_checkpoint
-    from holdfast.spark.files import is_local
+    from holdfast.checkpoint.files.choice import is_local
+    from holdfast.checkpoint.layout import open_checkpoint
+    from holdfast.ops.health.advise import Goals
+    from holdfast.ops.health.advise import advise as advice
 
     goals = Goals(interval, recovery_target, overhead, history, workers, int(worker_memory * (1 << 30)))
     if is_local(checkpoint):

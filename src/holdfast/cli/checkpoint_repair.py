@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from holdfast.checkpoint.layout import spans
 from holdfast.cli.groups import checkpoint
 from holdfast.cli.output import AsJson, console, give, spark_for
 from holdfast.errors import InputError
-from holdfast.ops.layout import spans
-from holdfast.ops.repair import Repair, plan_repair, repair_checkpoint
+from holdfast.ops.health.repair import Repair, plan_repair, repair_checkpoint
 
 __all__: list[str] = []
 

@@ -10,7 +10,7 @@ from holdfast.cli.groups import checkpoint as group
 from holdfast.cli.output import AsJson, console, give, size_text, spark_for, table, working
 
 if TYPE_CHECKING:
-    from holdfast.ops.overview import OperatorOverview, Overview
+    from holdfast.ops.inspect.overview import OperatorOverview, Overview
 
 __all__ = ["show"]
 
@@ -21,7 +21,7 @@ _STATE = ("operator", "partitions", "snapshots of", "size", "changelogs of", "si
 @group.command()
 def show(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> None:
     """Show offsets by source, commits, watermark, versions and sizes of the state, and who is using it."""
-    from holdfast.ops.overview import overview
+    from holdfast.ops.inspect.overview import overview
 
     with spark_for(checkpoint) as spark, working("Reading the checkpoint"):
         found = overview(spark, checkpoint, batch=batch)
@@ -44,7 +44,7 @@ def _show(found: Overview) -> None:
 
 
 def _facts(found: Overview) -> list[tuple[str, str]]:
-    from holdfast.ops.layout import spans
+    from holdfast.checkpoint.layout import spans
 
     user = found.used_by
     used = (
@@ -66,7 +66,7 @@ def _facts(found: Overview) -> list[tuple[str, str]]:
 
 
 def _operator(operator: OperatorOverview) -> tuple[str, ...]:
-    from holdfast.ops.layout import spans
+    from holdfast.checkpoint.layout import spans
 
     return (
         f"{operator.number}: {'a step' if operator.is_a_step else operator.name}",

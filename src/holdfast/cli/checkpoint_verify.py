@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from holdfast.checkpoint.files.choice import is_local
+from holdfast.checkpoint.layout import spans
 from holdfast.cli.groups import checkpoint
 from holdfast.cli.output import AsJson, give, quiet_spark, say, working
-from holdfast.engine.readable import counted
-from holdfast.ops.layout import spans
-from holdfast.ops.verify import Verification, checkpoint_to_verify, verify_checkpoint
-from holdfast.spark.files import is_local
+from holdfast.engine.stored.readable import counted
+from holdfast.ops.health.verify import Verification, checkpoint_to_verify, verify_checkpoint
 
 __all__: list[str] = []
 

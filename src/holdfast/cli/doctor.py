@@ -21,7 +21,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Look at Java, Spark, libraries, memory, disk and network, with advice; exit code 1 if something is missing."""
-    from holdfast.ops.doctor import FAILED, Check, examine
+    from holdfast.ops.health.doctor import FAILED, Check, examine
 
     def show(check: Check) -> None:
         console.print(text(f"{check.status:8}", _STYLES[check.status]) + text(f"{check.name}: {check.found}"))

@@ -30,7 +30,7 @@ from holdfast.cli import run as run_command  # noqa: F401
 from holdfast.cli.groups import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError
-from holdfast.spark.failures import first_cause
+from holdfast.spark.errors.failures import first_cause
 
 __all__ = ["main", "run"]
 

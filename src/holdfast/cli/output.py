@@ -24,7 +24,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.engine.readable import visible
+from holdfast.engine.stored.readable import visible
 from holdfast.errors import HoldfastError
 
 __all__ = [
@@ -105,7 +105,7 @@ def quiet_spark() -> Iterator[Any]:
     """A local session for as long as a command runs, which says nothing by itself; or the one that there is."""
     from pyspark.sql import SparkSession
 
-    from holdfast.spark.session import session
+    from holdfast.spark.session.settings import session
 
     present = SparkSession.getActiveSession()
     if present is not None:
@@ -123,7 +123,7 @@ def quiet_spark() -> Iterator[Any]:
 @contextlib.contextmanager
 def spark_for(*paths: str, always: bool = False) -> Iterator[Any]:
     """A session if there is need of one, which local files have not; else None."""
-    from holdfast.spark.files import is_local
+    from holdfast.checkpoint.files.choice import is_local
 
     if not always and all(map(is_local, paths)):
         yield None

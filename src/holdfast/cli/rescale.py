@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from holdfast.checkpoint.files.choice import is_local
+from holdfast.checkpoint.layout import find_checkpoint
 from holdfast.cli.groups import app
 from holdfast.cli.output import AsJson, give, quiet_spark, say, working
-from holdfast.engine.readable import counted
-from holdfast.ops.layout import find_checkpoint
-from holdfast.ops.rescale import Rescaled, rescale
-from holdfast.spark.files import is_local
+from holdfast.engine.stored.readable import counted
+from holdfast.ops.move.rescale import Rescaled, rescale
 
 __all__: list[str] = []
 

@@ -9,9 +9,9 @@ import typer
 
 from holdfast.cli.groups import savepoint
 from holdfast.cli.output import AsJson, give, say, spark_for, working
-from holdfast.engine.readable import counted
-from holdfast.ops.savepoint import create_savepoint
-from holdfast.ops.savepoint_file import Savepoint
+from holdfast.engine.stored.readable import counted
+from holdfast.ops.move.savepoint import create_savepoint
+from holdfast.ops.move.savepoint_file import Savepoint
 
 __all__: list[str] = []
 

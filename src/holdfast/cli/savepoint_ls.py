@@ -9,9 +9,9 @@ import typer
 
 from holdfast.cli.groups import savepoint
 from holdfast.cli.output import AsJson, console, give, say, spark_for, table
-from holdfast.ops.savepoint import list_savepoints
-from holdfast.ops.savepoint_file import Savepoint
-from holdfast.ops.verify import Problem
+from holdfast.ops.health.verify import Problem
+from holdfast.ops.move.savepoint import list_savepoints
+from holdfast.ops.move.savepoint_file import Savepoint
 
 __all__: list[str] = []
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from holdfast.checkpoint.files.choice import files_of, is_local
 from holdfast.cli.groups import savepoint
 from holdfast.cli.output import AsJson, give, say, spark_for, working
-from holdfast.engine.readable import counted
-from holdfast.ops.restore import Restored, restore_savepoint
-from holdfast.ops.savepoint_file import read_savepoint
-from holdfast.spark.files import files_of, is_local
+from holdfast.engine.stored.readable import counted
+from holdfast.ops.move.restore import Restored, restore_savepoint
+from holdfast.ops.move.savepoint_file import read_savepoint
 
 __all__: list[str] = []
 

@@ -9,10 +9,10 @@ import typer
 
 from holdfast.cli.groups import savepoint
 from holdfast.cli.output import AsJson, give, say, spark_for, working
-from holdfast.engine.readable import counted
-from holdfast.ops.savepoint import verify_savepoint
-from holdfast.ops.savepoint_file import Savepoint
-from holdfast.ops.verify import Problem
+from holdfast.engine.stored.readable import counted
+from holdfast.ops.health.verify import Problem
+from holdfast.ops.move.savepoint import verify_savepoint
+from holdfast.ops.move.savepoint_file import Savepoint
 
 __all__: list[str] = []
 

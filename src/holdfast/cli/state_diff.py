@@ -11,7 +11,7 @@ from rich.table import Table
 from holdfast.cli.arguments import Checkpoint, Limit, StepName, TrustPickle
 from holdfast.cli.groups import state
 from holdfast.cli.output import AsJson, console, give, quiet_spark, say, text, working
-from holdfast.engine.readable import counted
+from holdfast.engine.stored.readable import counted
 
 __all__ = ["changes_table", "diff"]
 
@@ -30,7 +30,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Show what changed between two micro-batches."""
-    from holdfast.ops.compare import diff_state
+    from holdfast.ops.inspect.compare import diff_state
 
     with quiet_spark() as spark, working("Comparing"):
         found = diff_state(

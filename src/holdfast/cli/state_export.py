@@ -9,7 +9,7 @@ import typer
 from holdfast.cli.arguments import Batch, Checkpoint
 from holdfast.cli.groups import state
 from holdfast.cli.output import AsJson, give, quiet_spark, say, working
-from holdfast.engine.readable import counted
+from holdfast.engine.stored.readable import counted
 
 __all__ = ["export"]
 
@@ -22,7 +22,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write the state as Parquet files, which can be edited and imported."""
-    from holdfast.ops.export import export_state
+    from holdfast.ops.move.export import export_state
 
     with quiet_spark() as spark, working("Exporting") as report:
         made = export_state(spark, checkpoint, directory, batch=batch, report=report)

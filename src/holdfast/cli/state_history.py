@@ -24,7 +24,7 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Show what each micro-batch changed of a key."""
-    from holdfast.ops.compare import state_history
+    from holdfast.ops.inspect.compare import state_history
 
     with quiet_spark() as spark, working("Reading the history"):
         changes = state_history(spark, checkpoint, key, step=step, trust_pickle=trust_pickle)

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli.groups import state
 from holdfast.cli.output import AsJson, give, quiet_spark, say, working
-from holdfast.engine.readable import counted
+from holdfast.engine.stored.readable import counted
 
 __all__ = ["import_"]
 
@@ -26,7 +26,7 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Make exported state the state of a checkpoint. Everything is checked before anything is written."""
-    from holdfast.ops.importing import import_state
+    from holdfast.ops.move.importing import import_state
 
     with quiet_spark() as spark, working("Importing") as report:
         made = import_state(spark, directory, checkpoint, on_conflict=on_conflict, key_groups=key_groups, report=report)

@@ -10,7 +10,7 @@ from rich.table import Table
 from holdfast.cli.arguments import Batch, Checkpoint
 from holdfast.cli.groups import state
 from holdfast.cli.output import AsJson, console, give, quiet_spark, say, size_text, text, working
-from holdfast.engine.readable import counted
+from holdfast.engine.stored.readable import counted
 
 __all__ = ["ls"]
 
@@ -18,8 +18,8 @@ __all__ = ["ls"]
 @state.command("ls")
 def ls(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> None:
     """List steps and cells: kind, coder, TTL; keys, bytes, timers, retained micro-batches."""
-    from holdfast.ops.layout import open_checkpoint, spans
-    from holdfast.ops.summary import summarise
+    from holdfast.checkpoint.layout import open_checkpoint, spans
+    from holdfast.ops.inspect.summary import summarise
 
     with quiet_spark() as spark, working("Reading the state"):
         place = open_checkpoint(spark, checkpoint)

@@ -19,7 +19,7 @@ from rich.table import Table
 from holdfast.cli.arguments import Batch, Checkpoint, Limit, StepName, TrustPickle
 from holdfast.cli.groups import state
 from holdfast.cli.output import AsJson, console, give, quiet_spark, say, table, text, working
-from holdfast.engine.readable import visible
+from holdfast.engine.stored.readable import visible
 
 __all__ = ["show"]
 
@@ -41,7 +41,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the state: cells and timers of each key and window."""
-    from holdfast.ops.showing import show_state
+    from holdfast.ops.inspect.showing import show_state
 
     with quiet_spark() as spark, working("Reading the state"):
         view = show_state(

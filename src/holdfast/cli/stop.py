@@ -21,7 +21,7 @@ def stop(
     as_json: AsJson = False,
 ) -> None:
     """Stop a running job at the end of its micro-batch, with a savepoint if wanted."""
-    from holdfast.ops.stopping import find_running, stop_job
+    from holdfast.ops.move.stopping import find_running, stop_job
 
     checkpoint = find_running(None, job)
     with spark_for(checkpoint, savepoint or checkpoint) as spark, working(f"Waiting for {job} to stop") as report:

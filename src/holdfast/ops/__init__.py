@@ -4,22 +4,22 @@ Everything here works from the checkpoint directory alone, without the job's cod
 layer over these functions.
 """
 
-from holdfast.ops.advise import Advice, Goals, advise
-from holdfast.ops.compare import Change, Diff, diff_state, state_history
-from holdfast.ops.doctor import examine
-from holdfast.ops.export import Export, export_state
-from holdfast.ops.importing import Imported, import_state
-from holdfast.ops.layout import Checkpoint, open_checkpoint
-from holdfast.ops.overview import Overview, overview
-from holdfast.ops.repair import Repair, plan_repair, repair_checkpoint
-from holdfast.ops.rescale import Rescaled, rescale
-from holdfast.ops.restore import Restored, restore_savepoint
-from holdfast.ops.savepoint import create_savepoint, list_savepoints, verify_savepoint
-from holdfast.ops.showing import ShownCell, StateView, show_state
-from holdfast.ops.state_frame import read_state
-from holdfast.ops.stopping import stop_job
-from holdfast.ops.summary import CellSummary, StepSummary, summarise
-from holdfast.ops.verify import verify_checkpoint
+from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
+from holdfast.ops.health.advise import Advice, Goals, advise
+from holdfast.ops.health.doctor import examine
+from holdfast.ops.health.repair import Repair, plan_repair, repair_checkpoint
+from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.inspect.compare import Change, Diff, diff_state, state_history
+from holdfast.ops.inspect.overview import Overview, overview
+from holdfast.ops.inspect.showing import ShownCell, StateView, show_state
+from holdfast.ops.inspect.state_frame import read_state
+from holdfast.ops.inspect.summary import CellSummary, StepSummary, summarise
+from holdfast.ops.move.export import Export, export_state
+from holdfast.ops.move.importing import Imported, import_state
+from holdfast.ops.move.rescale import Rescaled, rescale
+from holdfast.ops.move.restore import Restored, restore_savepoint
+from holdfast.ops.move.savepoint import create_savepoint, list_savepoints, verify_savepoint
+from holdfast.ops.move.stopping import stop_job
 
 __all__ = [
     "Advice",

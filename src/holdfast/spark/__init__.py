@@ -1,1 +1,4 @@
-"""The only place that knows Spark: keyed streams, the stages of a step, the worker, jobs, sources and sinks."""
+"""Running steps on Spark.
+
+Imports go from right to left: job, sinks, api, build, stages, types, session, errors.
+"""

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.model.combiners import Mean, Sum
-from holdfast.model.dofn import DoFn
-from holdfast.model.grouping import CombinePerKey
-from holdfast.model.state import (
+from holdfast.model.aggregate.combiners import Mean, Sum
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.grouping import CombinePerKey
+from holdfast.model.state.specs import (
     BagStateSpec,
     CombiningStateSpec,
     MapStateSpec,
@@ -17,9 +17,9 @@ from holdfast.model.state import (
     SetStateSpec,
     ValueStateSpec,
 )
-from holdfast.model.timers import TimeDomain, TimerSpec, on_timer
-from holdfast.model.ttl import Ttl
-from holdfast.model.windows import FixedWindows
+from holdfast.model.state.ttl import Ttl
+from holdfast.model.time.timers import TimeDomain, TimerSpec, on_timer
+from holdfast.model.windows.ready import FixedWindows
 
 __all__ = ["SCRIPTS", "Batch", "Count", "Script"]
 

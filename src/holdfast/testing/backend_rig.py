@@ -6,15 +6,17 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.engine.backends.protocol import BackendFactory, BlobStore, Due, Part, Place
-from holdfast.engine.bundle import run_bundle
-from holdfast.engine.intake import Elements
-from holdfast.engine.keys import key_of
-from holdfast.engine.runner import Clocks
-from holdfast.engine.runners import make_runner
-from holdfast.engine.state import KeyGroupState, Layout
-from holdfast.model.grouping import build
-from holdfast.model.timestamps import MIN_TIMESTAMP
+from holdfast.engine.backends.protocol import BackendFactory, Due, Part, Place
+from holdfast.engine.log.store import BlobStore
+from holdfast.engine.run.bundle import run_bundle
+from holdfast.engine.run.choice import make_runner
+from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.run.intake import Elements
+from holdfast.engine.state.key_group import KeyGroupState, Layout
+from holdfast.engine.state.keys import key_of
+from holdfast.model.functions.grouping import build
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.time.timestamps import MIN_TIMESTAMP
 from holdfast.testing.backend_functions import Batch, Script
 from holdfast.testing.memory_runtime import copied_backend
 from holdfast.testing.memory_store import MemoryStore
@@ -85,7 +87,7 @@ class Worker:
 
     def __init__(self, group: KeyGroup) -> None:
         self._group = group
-        step = build(group.script.fn, name=group.place.step, **group.script.options)
+        step = build(group.script.fn, StepOptions(name=group.place.step, **group.script.options))
         layout = Layout(step)
         self.runner = make_runner(step, layout, {}, (), origins=True)
         self.backend = copied_backend(group.factory).make(layout, group.place)
@@ -112,7 +114,8 @@ class Worker:
 
     def _elements(self, batch: Batch) -> Elements:
         pairs = [(key, value) for key, value, _ in batch.elements]
-        return self.runner.elements(pairs, [int(time * _SECOND) for *_, time in batch.elements])
+        elements: Elements = self.runner.elements(pairs, [int(time * _SECOND) for *_, time in batch.elements])
+        return elements
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         """The parts of a bundle on an open backend, each run before the next."""

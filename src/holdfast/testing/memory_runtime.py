@@ -13,25 +13,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast.engine.backends.choice import Backend, backend_name
+from holdfast.engine.backends.choice import backend_name, backend_of
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HeapBackend
 from holdfast.engine.backends.protocol import BackendFactory, Place, StateBackend
-from holdfast.engine.bundle import run_bundle
-from holdfast.engine.evolution import adapted
-from holdfast.engine.keys import encode_slots, slot_of
 from holdfast.engine.log.chain import SnapshotOptions
-from holdfast.engine.manifest import Evolution, make_manifest
-from holdfast.engine.metrics import StepMetrics
-from holdfast.engine.outputs import Output
-from holdfast.engine.runner import Clocks
-from holdfast.engine.runners import make_runner
-from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.metrics.step import StepMetrics
+from holdfast.engine.run.bundle import run_bundle
+from holdfast.engine.run.choice import make_runner
+from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.run.outputs import Output
+from holdfast.engine.state.key_group import KeyGroupState, Layout
+from holdfast.engine.state.keys import encode_slots, slot_of
+from holdfast.engine.stored.evolution import adapted
+from holdfast.engine.stored.manifest import Evolution, make_manifest
 from holdfast.engine.tables import Slot
 from holdfast.errors import HoldfastError, InvalidStep
-from holdfast.model.culprits import BACKEND_ADVICE, sending_problems
-from holdfast.model.step import Step
-from holdfast.model.timestamps import MIN_TIMESTAMP
+from holdfast.model.functions.culprits import BACKEND_ADVICE, sending_problems
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import Step
+from holdfast.model.time.timestamps import MIN_TIMESTAMP
 from holdfast.testing.memory_store import MemoryStore
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash, Event
 
@@ -106,21 +107,19 @@ class MemoryRuntime:
     def __init__(
         self,
         make_step: Callable[[], Step],
-        key_groups: int = 1,
-        backend: Backend = "heap",
+        options: StepOptions,
         *,
         query: str = "",
         stores: Sequence[MemoryStore] | None = None,
-        drop_cells: Sequence[str] = (),
     ) -> None:
         self._make_step = make_step
-        self._files = DiskFiles() if backend == "disk" else None
-        self._backend = backend
+        self._backend = backend_of(options)
+        self._files = DiskFiles() if self._backend == "disk" else None
         self.query = query or uuid.uuid4().hex
         """Stands for the id that a query of Spark's has."""
-        self._drop_cells = drop_cells
+        self._drop_cells = options.drop_cells
         if stores is None:
-            self.stores = [MemoryStore() for _ in range(key_groups)]
+            self.stores = [MemoryStore() for _ in range(options.key_groups)]
         else:
             # What an earlier run has committed; that run keeps its own.
             self.stores = [MemoryStore(dict(store.committed)) for store in stores]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
-from holdfast.engine.keys import key_of, slot_of, sort_slots
-from holdfast.engine.metrics import StepMetrics
-from holdfast.engine.outputs import Output
-from holdfast.engine.state import KeyGroupState
+from holdfast.engine.metrics.step import StepMetrics
+from holdfast.engine.run.outputs import Output
+from holdfast.engine.state.key_group import KeyGroupState
+from holdfast.engine.state.keys import key_of, slot_of, sort_slots
 from holdfast.engine.tables import Slot
-from holdfast.model.step import MAIN_TAG, Step
-from holdfast.model.timestamps import Timestamp
-from holdfast.model.windows import GlobalWindows
+from holdfast.model.functions.step import MAIN_TAG, Step
+from holdfast.model.time.timestamps import Timestamp
+from holdfast.model.windows.ready import GlobalWindows
 
 __all__ = ["Results"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +20,30 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.engine.backends.choice import Backend, backend_name
+from holdfast.checkpoint.files.local import temporary_folder
+from holdfast.checkpoint.labels import labels
+from holdfast.engine.backends.choice import backend_name, backend_of
 from holdfast.engine.backends.protocol import Place
-from holdfast.engine.manifest import make_manifest
-from holdfast.engine.metrics import StepMetrics
-from holdfast.engine.outputs import Output
-from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.metrics.step import StepMetrics
+from holdfast.engine.run.outputs import Output
+from holdfast.engine.state.key_group import KeyGroupState, Layout
+from holdfast.engine.stored.manifest import make_manifest
 from holdfast.engine.tables import Slot
 from holdfast.model.coders import Coder, default_coder
-from holdfast.model.step import MAIN_TAG, Step
-from holdfast.model.timers import TimeDomain
-from holdfast.model.timestamps import Timestamp
-from holdfast.spark.failures import is_worker_trouble, query_failure
-from holdfast.spark.labels import labels
-from holdfast.spark.local_files import temporary_folder
-from holdfast.spark.metrics import MetricsParam
-from holdfast.spark.pack import PACKED_SCHEMA, pack_function, packed_rows
-from holdfast.spark.payload import from_payload
-from holdfast.spark.plan import StepPlan
-from holdfast.spark.processor import transformed
-from holdfast.spark.session import session, with_settings
-from holdfast.spark.side_inputs import send_all
-from holdfast.spark.transport import rebuilding
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.step import MAIN_TAG, Step
+from holdfast.model.time.timers import TimeDomain
+from holdfast.model.time.timestamps import Timestamp
+from holdfast.spark.build.side_inputs import send_all
+from holdfast.spark.errors.failures import is_worker_trouble, query_failure
+from holdfast.spark.errors.transport import rebuilding
+from holdfast.spark.session.settings import session, with_settings
+from holdfast.spark.stages.metrics import MetricsParam
+from holdfast.spark.stages.pack import PACKED_SCHEMA, pack_function, packed_rows
+from holdfast.spark.stages.payload import from_payload
+from holdfast.spark.stages.plan import StepPlan
+from holdfast.spark.stages.processor import transformed
+from holdfast.spark.types.rows import ElementReader
 from holdfast.testing.memory_runtime import HeapBackends, copied_backend
 from holdfast.testing.memory_store import MemoryStore
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash, Event
@@ -83,17 +86,26 @@ class ScriptFile:
     def scope(self) -> str:
         return f"#{self._path}#{self._read()['epoch']}"
 
-    def now_micros(self) -> int:
+    def now_micros(self, times: Any, batch_time: int | None) -> int:
         return int(self._read()["now"])
+
+    def wake_millis(self, due: int, soon: int) -> int:
+        # The clock of the script moves between any two micro-batches.
+        return soon
 
     def is_final(self) -> bool:
         return bool(self._read()["final"])
 
 
-class PlainReader:
+class PlainReader(ElementReader):
     """Reads elements that travel as bytes of the default coder."""
 
-    value_coder: Coder = _PLAIN
+    def __init__(self) -> None:
+        """It needs to know nothing of columns."""
+
+    @property
+    def value_coder(self) -> Coder:
+        return _PLAIN
 
     def read(self, batch: pa.RecordBatch, default_time: int) -> tuple[list[tuple[Any, Any]], list[int]]:
         times, keys, values = (column.to_pylist() for column in batch.columns)
@@ -123,13 +135,11 @@ def _output_row(output: Output) -> tuple[str, int, bytes, bytes]:
 class SparkRuntime:
     """Plays the events of a script, each to its end before the next."""
 
-    def __init__(
-        self, fn: Any, make_step: Callable[[], Step], options: dict[str, Any], key_groups: int = 4, backend: Backend = "heap"
-    ) -> None:
+    def __init__(self, fn: Any, make_step: Callable[[], Step], options: StepOptions) -> None:
         self._step = make_step()
         self._make_step = make_step
-        self._key_groups = key_groups
-        self._backend = backend
+        self._key_groups = options.key_groups
+        self._backend = backend_of(options)
         self._spark = scripted_session()
         root = temporary_folder(self, "holdfast-script-")
         self._input = root / "input"
@@ -194,12 +204,12 @@ class SparkRuntime:
     def _write_script(self) -> None:
         self._script.write(self._now, self._epoch, self._final)
 
-    def _make_plan(self, fn: Any, options: dict[str, Any]) -> StepPlan:
+    def _make_plan(self, fn: Any, options: StepOptions) -> StepPlan:
         step, name = self._step, backend_name(self._backend)
         return StepPlan(
             name=step.name,
-            pickled=StepPlan.pickle_step(fn, options),
-            reader=PlainReader(),  # type: ignore[arg-type]
+            pickled=StepPlan.pickle_step(fn, replace(options, backend="heap")),
+            reader=PlainReader(),
             schemas={MAIN_TAG: _OUTPUT},
             manifest=make_manifest(step.describe(), key=[], key_groups=self._key_groups, backend=name),
             key_groups=self._key_groups,
@@ -211,7 +221,8 @@ class SparkRuntime:
             factory=StepPlan.pickle_backend(step.name, self._backend),
             side_inputs=send_all(self._spark, step),
             writer=PlainWriter,  # type: ignore[arg-type]
-            script=self._script,
+            clock=self._script,
+            origins=True,
         )
 
     def _start(self) -> Any:

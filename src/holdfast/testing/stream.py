@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import TimeError
-from holdfast.model.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
-from holdfast.model.windowed_values import TimestampedValue
+from holdfast.model.time.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
+from holdfast.model.windows.values import TimestampedValue
 
 __all__ = ["AddElements", "AdvanceProcessingTime", "AdvanceWatermark", "Crash", "TestStream"]
 

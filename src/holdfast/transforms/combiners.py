@@ -1,4 +1,4 @@
 """Beam's door to the ready combiners."""
 
-from holdfast.model.combiners import *  # noqa: F403
-from holdfast.model.combiners import __all__ as __all__
+from holdfast.model.aggregate.combiners import *  # noqa: F403
+from holdfast.model.aggregate.combiners import __all__ as __all__

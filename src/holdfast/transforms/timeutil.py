@@ -1,5 +1,5 @@
 """Beam's door to the time domains."""
 
-from holdfast.model.timers import TimeDomain
+from holdfast.model.time.timers import TimeDomain
 
 __all__ = ["TimeDomain"]

@@ -1,7 +1,7 @@
 """Beam's door to triggers."""
 
-from holdfast.model.composite_triggers import AfterAll, AfterAny, AfterEach, OrFinally
-from holdfast.model.triggers import (
+from holdfast.model.aggregate.composite_triggers import AfterAll, AfterAny, AfterEach, OrFinally
+from holdfast.model.aggregate.triggers import (
     AccumulationMode,
     AfterCount,
     AfterProcessingTime,
@@ -10,7 +10,7 @@ from holdfast.model.triggers import (
     DefaultTrigger,
     Repeatedly,
 )
-from holdfast.model.triggers import Trigger as TriggerFn
+from holdfast.model.aggregate.triggers import Trigger as TriggerFn
 
 __all__ = [
     "AccumulationMode",

@@ -1,7 +1,8 @@
 """Beam's door to state cells and timers, the names of its live objects included."""
 
-from holdfast.model.state import BagState as BagRuntimeState
-from holdfast.model.state import (
+from holdfast.model.functions.step import get_dofn_specs, is_stateful_dofn, validate_stateful_dofn
+from holdfast.model.state.specs import BagState as BagRuntimeState
+from holdfast.model.state.specs import (
     BagStateSpec,
     CombiningStateSpec,
     CombiningValueStateSpec,
@@ -12,15 +13,14 @@ from holdfast.model.state import (
     StateSpec,
     ValueStateSpec,
 )
-from holdfast.model.state import CombiningState as CombiningValueRuntimeState
-from holdfast.model.state import OrderedListState as OrderedListRuntimeState
-from holdfast.model.state import SetState as SetRuntimeState
-from holdfast.model.state import State as RuntimeState
-from holdfast.model.state import ValueState as ReadModifyWriteRuntimeState
-from holdfast.model.step import get_dofn_specs, is_stateful_dofn, validate_stateful_dofn
-from holdfast.model.timers import TimeDomain, Timer, TimerSpec, on_timer
-from holdfast.model.timers import Timer as BaseTimer
-from holdfast.model.timers import Timer as RuntimeTimer
+from holdfast.model.state.specs import CombiningState as CombiningValueRuntimeState
+from holdfast.model.state.specs import OrderedListState as OrderedListRuntimeState
+from holdfast.model.state.specs import SetState as SetRuntimeState
+from holdfast.model.state.specs import State as RuntimeState
+from holdfast.model.state.specs import ValueState as ReadModifyWriteRuntimeState
+from holdfast.model.time.timers import TimeDomain, Timer, TimerSpec, on_timer
+from holdfast.model.time.timers import Timer as BaseTimer
+from holdfast.model.time.timers import Timer as RuntimeTimer
 
 AccumulatingRuntimeState = RuntimeState
 

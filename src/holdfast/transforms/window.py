@@ -1,7 +1,6 @@
 """Beam's door to the windows."""
 
-from holdfast.model.windowed_values import TimestampedValue, WindowedValue
-from holdfast.model.windows import (
+from holdfast.model.windows.ready import (
     BoundedWindow,
     FixedWindows,
     GlobalWindow,
@@ -13,6 +12,7 @@ from holdfast.model.windows import (
     TimestampCombiner,
     WindowFn,
 )
+from holdfast.model.windows.values import TimestampedValue, WindowedValue
 
 __all__ = [
     "BoundedWindow",

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal, cast
 
 from holdfast.engine.backends.protocol import BackendFactory
+from holdfast.model.functions.options import StepOptions
 
-__all__ = ["BACKENDS", "Backend", "backend_name", "backend_problems"]
+__all__ = ["BACKENDS", "Backend", "backend_name", "backend_of", "backend_problems"]
 
 BACKENDS = ("heap", "disk")
 
-Backend = str | BackendFactory
+Backend = Literal["heap", "disk"] | BackendFactory
 """What `backend=` takes."""
+
+
+def backend_of(options: StepOptions) -> Backend:
+    """The backend of a step whose options have been checked."""
+    return cast(Backend, options.backend)
 
 
 def backend_name(backend: Backend) -> str:

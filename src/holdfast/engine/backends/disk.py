@@ -25,19 +25,20 @@ from typing import Any
 from holdfast.engine.backends.disk_due import DueTimes
 from holdfast.engine.backends.disk_file import MEMORY_BYTES, WorkingFile
 from holdfast.engine.backends.disk_rows import KeyRows, KnownWindow
-from holdfast.engine.backends.protocol import BlobStore, Commit, Due, Limiting, Part, Schedule
-from holdfast.engine.keys import decode_slots, slot_to_bytes
-from holdfast.engine.ledger import Ledger
+from holdfast.engine.backends.protocol import Commit, Due, Limiting, Part, Schedule
 from holdfast.engine.log.blob import DROP_WINDOW, NOTE, Blob, Section
 from holdfast.engine.log.chain import SnapshotOptions, append, delta_name, missed, read_head, whole
 from holdfast.engine.log.head import NO_TOKEN, Head
 from holdfast.engine.log.sections import apply_sections, delta_sections, dropped_keys, segments
-from holdfast.engine.state import KeyGroupState, Layout
-from holdfast.engine.sweeping import sweep_budget
+from holdfast.engine.log.store import BlobStore
+from holdfast.engine.state.key_group import KeyGroupState, Layout
+from holdfast.engine.state.keys import decode_slots, slot_to_bytes
+from holdfast.engine.state.ledger import Ledger
+from holdfast.engine.state.sweeping import sweep_budget
 from holdfast.engine.tables import Slot
 from holdfast.errors import CorruptState
 from holdfast.model.present import BundleClocks
-from holdfast.model.windows import GlobalWindow, GlobalWindows
+from holdfast.model.windows.ready import GlobalWindow, GlobalWindows
 
 __all__ = ["DiskBackend"]
 

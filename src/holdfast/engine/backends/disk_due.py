@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.engine.backends.disk_file import WorkingFile
-from holdfast.engine.keys import slot_to_bytes
-from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.state.key_group import KeyGroupState, Layout
+from holdfast.engine.state.keys import slot_to_bytes
 from holdfast.engine.tables import Slot
 from holdfast.engine.tables.expiring import NEVER_TOUCHED
 from holdfast.model.present import BundleClocks
-from holdfast.model.timers import TimeDomain
+from holdfast.model.time.timers import TimeDomain
 
 __all__ = ["DueTimes"]
 

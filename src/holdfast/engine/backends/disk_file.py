@@ -11,6 +11,9 @@
 Invariants
 - All that is done between `begin` and `commit` is in the file afterwards, or none of it.
 - A second attempt at the same key group that finds the file locked works on a file of its own, and removes it in the end.
+- A file that was deleted or replaced under an open connection is never touched again by that connection, nor is what it left
+  beside it opened by another: SQLite finds the log of a file by its path alone, and would mix the two. Each works on a file
+  of its own.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ MEMORY_BYTES = 2 * _CACHE_KIB * 1024
 
 _LOCK_SECONDS = 1.0
 _own_files = itertools.count()
+_lost: list[sqlite3.Connection] = []
+"""Connections to files that are no longer at their path. To close one would delete the log of the file that is there now."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
@@ -55,6 +60,7 @@ class WorkingFile:
         """The file that is open: the one given, or one of its own."""
         self._by_window = by_window
         self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -62,6 +68,10 @@ class WorkingFile:
 
     def begin(self) -> None:
         """Opens the file, if it is not open, and begins a transaction that nobody else can have at the same time."""
+        if self._is_lost():
+            self.close()
+            self._begin_own()
+            return
         try:
             if self._connection is None:
                 self._connect(self._path)
@@ -69,9 +79,16 @@ class WorkingFile:
         except sqlite3.OperationalError:
             # Another attempt is at work on it, or was killed at it just now.
             self.close()
-            self.at = self._path.with_name(f"{self._path.name}.{os.getpid()}-{next(_own_files)}")
-            self._connect(self.at)
-            self.sql("BEGIN IMMEDIATE")
+            self._begin_own()
+
+    def _begin_own(self) -> None:
+        self.at = self._path.with_name(f"{self._path.name}.{os.getpid()}-{next(_own_files)}")
+        self._connect(self.at)
+        self.sql("BEGIN IMMEDIATE")
+
+    def _is_lost(self) -> bool:
+        """Whether the file that is open is no longer the one at its path."""
+        return self._connection is not None and _identity(self.at) != self._identity
 
     def commit(self) -> None:
         self._end("COMMIT")
@@ -100,7 +117,10 @@ class WorkingFile:
 
     def close(self) -> None:
         if self._connection is not None:
-            self._connection.close()
+            if self._is_lost():
+                _lost.append(self._connection)
+            else:
+                self._connection.close()
             self._connection = None
         if self.at != self._path:
             _remove(self.at)
@@ -114,8 +134,11 @@ class WorkingFile:
 
     def _connect(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() and path.with_name(f"{path.name}-wal").exists():
+            raise sqlite3.OperationalError(f"{path} is gone, but not its log")
         file = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         self._connection = file
+        self._identity = _identity(path)
         # A process that dies leaves the file whole; a machine that does takes the whole directory with it.
         for setting in ("journal_mode = WAL", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}", "temp_store = MEMORY"):
             file.execute(f"PRAGMA {setting}")
@@ -123,6 +146,15 @@ class WorkingFile:
         if self._by_window:
             file.execute(_BY_WINDOW)
         file.execute("CREATE TEMP TABLE IF NOT EXISTS wanted (slot BLOB PRIMARY KEY) WITHOUT ROWID")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is that has this path now."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _remove(path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import ormsgpack
 
 from holdfast.engine.backends.disk_file import DamagedFile, WorkingFile
-from holdfast.engine.keys import slot_from_bytes, slot_to_bytes
-from holdfast.engine.state import KeyGroupState, Layout, WindowState
+from holdfast.engine.state.key_group import KeyGroupState, Layout, WindowState
+from holdfast.engine.state.keys import slot_from_bytes, slot_to_bytes
 from holdfast.engine.tables import Slot
 from holdfast.errors import CoderError
 

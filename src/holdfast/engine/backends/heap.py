@@ -14,16 +14,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from holdfast.engine.backends.protocol import BlobStore, Commit, Due, Limiting, Part, Schedule
+from holdfast.engine.backends.protocol import Commit, Due, Limiting, Part, Schedule
 from holdfast.engine.log.chain import HEAD, SnapshotOptions, append, delta_name, missed, read_head, segment_name, whole
 from holdfast.engine.log.head import Head
 from holdfast.engine.log.sections import apply_sections, delta_sections, section_bytes, segments
-from holdfast.engine.memory import MemoryMeter
-from holdfast.engine.state import KeyGroupState, Layout
-from holdfast.engine.sweeping import sweep_budget
+from holdfast.engine.log.store import BlobStore
+from holdfast.engine.state.key_group import KeyGroupState, Layout
+from holdfast.engine.state.memory import MemoryMeter
+from holdfast.engine.state.sweeping import sweep_budget
 from holdfast.engine.tables import Slot
 from holdfast.model.present import BundleClocks
-from holdfast.model.timers import TimeDomain
+from holdfast.model.time.timers import TimeDomain
 
 __all__ = ["HEAD", "HeapBackend", "HeapOptions", "delta_name", "memory_estimate", "segment_name"]
 

@@ -38,28 +38,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from holdfast.engine.ledger import Ledger
-from holdfast.engine.metrics import StepMetrics
-from holdfast.engine.state import KeyGroupState, Layout
+from holdfast.engine.log.store import BlobStore
+from holdfast.engine.metrics.step import StepMetrics
+from holdfast.engine.state.key_group import KeyGroupState, Layout
+from holdfast.engine.state.ledger import Ledger
 from holdfast.engine.tables import Slot
 from holdfast.model.present import BundleClocks
 
-__all__ = ["BackendFactory", "BlobStore", "Commit", "Due", "Limiting", "Part", "Place", "Schedule", "StateBackend"]
-
-
-class BlobStore(Protocol):
-    """A small map of named blobs that belongs to one key group, transactional with the micro-batch.
-
-    Each call may be a round trip to another process. Names that begin with `~` are Holdfast's.
-    """
-
-    def get(self, name: str) -> bytes | None: ...
-
-    def put(self, name: str, blob: bytes) -> None: ...
-
-    def remove(self, name: str) -> None: ...
-
-    def items(self) -> Iterator[tuple[str, bytes]]: ...
+__all__ = ["BackendFactory", "Commit", "Due", "Limiting", "Part", "Place", "Schedule", "StateBackend"]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from holdfast.engine.backends.protocol import BlobStore
 from holdfast.engine.log.blob import DELTA, SEGMENT, Blob, Section, plain_size, read_blob, write_blob
 from holdfast.engine.log.head import Head
+from holdfast.engine.log.store import BlobStore
 from holdfast.errors import CorruptState
 
 __all__ = ["HEAD", "Appended", "SnapshotOptions", "append", "delta_name", "missed", "read_head", "segment_name", "whole"]

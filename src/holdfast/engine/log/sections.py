@@ -6,9 +6,9 @@ import struct
 from collections.abc import Iterator
 from itertools import islice
 
-from holdfast.engine.keys import decode_slots, encode_slots
 from holdfast.engine.log.blob import DROP_KEYS, DROP_WINDOW, NOTE, Section
-from holdfast.engine.state import KeyGroupState, WindowState, undeclared
+from holdfast.engine.state.key_group import KeyGroupState, WindowState, undeclared
+from holdfast.engine.state.keys import decode_slots, encode_slots
 from holdfast.engine.tables.base import Rows, Slot
 from holdfast.errors import CoderError, CorruptState
 

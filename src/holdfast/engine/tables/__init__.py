@@ -11,7 +11,7 @@ from holdfast.engine.tables.maps import MapCell, MapTable
 from holdfast.engine.tables.ordered import OrderedListCell, OrderedListTable
 from holdfast.engine.tables.sets import SetCell, SetTable
 from holdfast.engine.tables.value import ValueCell, ValueTable, value_cell
-from holdfast.model.state import StateSpec
+from holdfast.model.state.specs import StateSpec
 
 __all__ = ["Focus", "Rows", "Slot", "Table", "Undo", "make_cell", "make_table"]
 

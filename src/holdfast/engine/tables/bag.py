@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.engine.tables.base import APPEND, REPLACE, Cell, Focus, Rows, Slot, Table, Undo, collection_bytes
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.model.coders import Coder
-from holdfast.model.state import BagState, StateSpec
+from holdfast.model.state.specs import BagState, StateSpec
 
 __all__ = ["BagCell", "BagTable", "BagView", "LimitedBagCell", "OverLimit"]
 

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from holdfast.errors import CoderError
 from holdfast.model.coders import Coder, Encoded
-from holdfast.model.signature import cell_methods
-from holdfast.model.state import StateSpec
+from holdfast.model.functions.signature import cell_methods
+from holdfast.model.state.specs import StateSpec
 
 __all__ = [
     "APPEND",

@@ -7,9 +7,9 @@ from typing import Any
 
 from holdfast.engine.tables.base import MISSING, Cell, Focus, Rows, Slot, Undo, freeze
 from holdfast.engine.tables.value import ValueTable
+from holdfast.model.aggregate.combine import CombineFn
 from holdfast.model.coders import Encoded
-from holdfast.model.combine import CombineFn
-from holdfast.model.state import CombiningState, CombiningStateSpec
+from holdfast.model.state.specs import CombiningState, CombiningStateSpec
 
 __all__ = ["CombiningCell", "CombiningTable"]
 

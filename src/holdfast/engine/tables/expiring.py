@@ -9,10 +9,10 @@ from typing import Any
 from holdfast.engine.tables.base import Cell, Focus, Undo
 from holdfast.engine.tables.value import value_cell
 from holdfast.model.coders import VarIntCoder
-from holdfast.model.signature import cell_methods
-from holdfast.model.state import StateSpec, ValueStateSpec
-from holdfast.model.timestamps import MIN_TIMESTAMP
-from holdfast.model.ttl import Ttl, lump
+from holdfast.model.functions.signature import cell_methods
+from holdfast.model.state.specs import StateSpec, ValueStateSpec
+from holdfast.model.state.ttl import Ttl, lump
+from holdfast.model.time.timestamps import MIN_TIMESTAMP
 
 __all__ = ["NEVER_TOUCHED", "TtlClock", "expiring_cell", "stamp_name", "stamp_spec"]
 

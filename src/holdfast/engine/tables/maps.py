@@ -24,7 +24,7 @@ from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.engine.tables.drafts import Draft
 from holdfast.engine.tables.sets import check_hashable
 from holdfast.model.coders import Coder, Encoded
-from holdfast.model.state import MapState, MapStateSpec
+from holdfast.model.state.specs import MapState, MapStateSpec
 
 __all__ = ["MapCell", "MapTable"]
 

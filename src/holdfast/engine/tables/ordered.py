@@ -15,8 +15,8 @@ from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table,
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.errors import CoderError, InputError
 from holdfast.model.coders import Coder, VarIntCoder
-from holdfast.model.state import OrderedListState
-from holdfast.model.timestamps import Timestamp
+from holdfast.model.state.specs import OrderedListState
+from holdfast.model.time.timestamps import Timestamp
 
 __all__ = ["OrderedListCell", "OrderedListTable", "Series"]
 

@@ -10,7 +10,7 @@ from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table,
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.errors import InputError
 from holdfast.model.coders import Coder, Encoded
-from holdfast.model.state import SetState
+from holdfast.model.state.specs import SetState
 
 __all__ = ["SetCell", "SetTable", "check_hashable"]
 

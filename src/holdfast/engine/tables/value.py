@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.engine.tables.base import DROP, MISSING, PUT, Cell, Focus, Rows, Slot, Table, Undo
 from holdfast.model.coders import BooleanCoder, BytesCoder, Coder, Encoded, FloatCoder, StrUtf8Coder, VarIntCoder
-from holdfast.model.state import StateSpec, ValueState
+from holdfast.model.state.specs import StateSpec, ValueState
 
 __all__ = ["ValueCell", "ValueTable", "value_cell"]
 

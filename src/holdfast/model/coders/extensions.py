@@ -51,7 +51,7 @@ TIMESTAMP, DURATION, ENCODED, RECORD, ENUMERATION = 15, 16, 17, 18, 19
 
 _MICRO = timedelta(microseconds=1)
 _DAY_MICROS = 86_400_000_000
-_TIMES_MODULE = "holdfast.model.timestamps"
+_TIMES_MODULE = "holdfast.model.time.timestamps"
 
 
 def own_zone(value: datetime | time) -> datetime | time:
@@ -122,13 +122,13 @@ def _read_timedelta(data: bytes) -> timedelta:
 
 
 def _read_timestamp(data: bytes) -> Any:
-    from holdfast.model.timestamps import Timestamp
+    from holdfast.model.time.timestamps import Timestamp
 
     return Timestamp(micros=read_big_integer(data))
 
 
 def _read_duration(data: bytes) -> Any:
-    from holdfast.model.timestamps import Duration
+    from holdfast.model.time.timestamps import Duration
 
     return Duration(micros=read_big_integer(data))
 

@@ -293,7 +293,7 @@ class TimestampCoder(_PrimitiveCoder):
 
     def __init__(self) -> None:
         # Imported late: timestamps may come to need coders one day, never the other way round at import.
-        from holdfast.model.timestamps import Timestamp
+        from holdfast.model.time.timestamps import Timestamp
 
         self._timestamp = Timestamp
         self.direct_types = frozenset({Timestamp})

@@ -21,9 +21,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from holdfast.checkpoint.files.choice import Files, files_of, join, normalised
+from holdfast.checkpoint.files.hadoop import HadoopFiles
 from holdfast.errors import InvalidStep, SinkError
-from holdfast.spark.files import Files, files_of, join, normalised
-from holdfast.spark.hadoop_files import HadoopFiles
 from holdfast.spark.sinks.base import BatchInfo, Sink
 
 __all__ = ["Parquet"]

@@ -7,7 +7,7 @@ import json
 
 from pyspark.sql import SparkSession
 
-from holdfast.spark.files import join, read_file
+from holdfast.checkpoint.files.choice import join, read_file
 
 __all__ = ["plan_of", "stored_query_id"]
 

@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.errors import InvalidStep, SinkError
-from holdfast.spark.arrow_types import arrow_schema
 from holdfast.spark.sinks.base import BatchInfo, Sink
 from holdfast.spark.sinks.sqlite_values import column_kind, sqlite_columns
+from holdfast.spark.types.arrow import arrow_schema
 
 __all__ = ["Sqlite"]
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.model.timestamps import Duration
+from holdfast.model.time.timestamps import Duration
 
 __all__ = ["column_kind", "sqlite_columns"]
 

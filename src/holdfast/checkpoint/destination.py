@@ -1,0 +1,92 @@
+"""Making a directory that is whole or not there: it is built under another name beside its place, and then moved there.
+
+Where it comes from and where it goes to must be apart, and nothing is followed that leads out of where it comes from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+
+from holdfast.checkpoint.files.choice import Files, normalised
+from holdfast.checkpoint.files.paths import local_path
+from holdfast.errors import CheckpointError
+
+__all__ = ["LINKED", "UNFINISHED", "building", "check_apart", "check_free", "check_links"]
+
+LINKED = "it is a link, and links are not followed"
+
+UNFINISHED = ".unfinished-"
+"""In the name of a directory that is being built, or that somebody who was killed has left."""
+
+
+def check_free(files: Files, path: str) -> None:
+    """Raises CheckpointError if there is anything at a path but an empty directory."""
+    info = files.info(path)
+    if info is None:
+        return
+    if not info.is_directory or files.entries(path):
+        raise CheckpointError(f"There is something at {path!r} already.", todo="give a path where nothing is")
+
+
+def check_apart(source: str, destination: str) -> None:
+    """Raises CheckpointError if one path is the other or lies in it, also by way of links."""
+    here, there = _real(source), _real(destination)
+    if here == there:
+        raise CheckpointError(f"{source!r} and {destination!r} are the same place.", todo="give another place")
+    for inner, outer, names in ((there, here, (destination, source)), (here, there, (source, destination))):
+        if inner.startswith(outer.rstrip("/") + "/"):
+            raise CheckpointError(
+                f"{names[0]!r} lies in {names[1]!r}: neither would be whole.", todo="give a place beside it, or elsewhere"
+            )
+
+
+def _real(path: str) -> str:
+    local = local_path(path)
+    return normalised(path) if local is None else os.path.realpath(local)
+
+
+def check_links(files: Files, path: str) -> None:
+    """Raises CheckpointError if there are links below a path: what they lead to is not part of it."""
+    links = files.links(path)
+    if links:
+        raise CheckpointError(
+            f"There are links in {path!r}, and links are not followed: {links[0]!r}.",
+            detail="\n".join(f"- {link}" for link in links[1:]),
+            todo="put what they lead to in their place",
+        )
+
+
+@contextlib.contextmanager
+def building(files: Files, path: str) -> Iterator[str]:
+    """A directory to fill, which is at `path` when all went well, and gone if not.
+
+    Raises CheckpointError if something is there already, or if what is written does not fit there.
+    """
+    path = path.rstrip("/")
+    check_free(files, path)
+    work = f"{path}{UNFINISHED}{uuid.uuid4().hex[:8]}"
+    try:
+        files.make_directory(work)
+        yield work
+        if files.info(path) is not None:
+            files.remove(path)
+        files.move(work, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            files.remove(work)
+        if isinstance(error, OSError):
+            raise _not_written(path, error) from error
+        raise
+
+
+def _not_written(path: str, error: OSError) -> CheckpointError:
+    why = error.strerror or str(error)
+    todo = "make room there, or choose another place" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    if isinstance(error, PermissionError):
+        todo = "choose a place where you may write"
+    detail = f"The file is {error.filename!r}." if error.filename else ""
+    return CheckpointError(f"{path!r} could not be written: {why}.", detail=detail, todo=todo)

@@ -1,0 +1,45 @@
+"""Files of a checkpoint, wherever it is: local ones are read and written with Python, others through Spark's JVM."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from holdfast.checkpoint.files.access import FileInfo, Files
+from holdfast.checkpoint.files.hadoop import HadoopFiles
+from holdfast.checkpoint.files.local import LocalFiles
+from holdfast.checkpoint.files.paths import is_local, join, normalised
+from holdfast.errors import HoldfastError
+
+__all__ = ["FileInfo", "Files", "copy_file", "files_of", "is_local", "join", "normalised", "read_file", "write_file"]
+
+_LOCAL = LocalFiles()
+
+
+def files_of(spark: SparkSession | None, path: str) -> Files:
+    """The files of the file system that a path is on. Only local ones need no session."""
+    if is_local(path):
+        return _LOCAL
+    if spark is None:
+        raise HoldfastError(f"{path!r} is not a local path, and reading it needs a Spark session.")
+    return HadoopFiles(spark)
+
+
+def copy_file(source: Files, path: str, target: Files, to: str) -> None:
+    """Copies one file, also from one file system to another."""
+    if isinstance(source, LocalFiles) and isinstance(target, LocalFiles):
+        source.copy(path, to)
+    elif isinstance(target, HadoopFiles):
+        target.copy(normalised(path), normalised(to))
+    else:
+        assert isinstance(source, HadoopFiles)
+        source.copy(normalised(path), normalised(to))
+
+
+def read_file(spark: SparkSession | None, path: str) -> bytes | None:
+    """The content of a file, or None if there is none."""
+    return files_of(spark, path).read(path)
+
+
+def write_file(spark: SparkSession | None, path: str, content: bytes) -> None:
+    """Writes a file whole or not at all."""
+    files_of(spark, path).write(path, content)

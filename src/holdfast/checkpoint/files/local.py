@@ -1,0 +1,170 @@
+"""Files of this machine, without Spark.
+
+Hadoop's local file system keeps a `.name.crc` beside each file and refuses to read what does not match it: those are
+neither listed nor copied, and are removed with what they are about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+import uuid
+import weakref
+from pathlib import Path
+
+from holdfast.checkpoint.files.access import BLOCK_BYTES, FileInfo, Files
+from holdfast.checkpoint.files.paths import join, local_path
+from holdfast.errors import CheckpointError
+
+__all__ = ["LocalFiles", "temporary_folder"]
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""What file systems say that have no links between files."""
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
+
+def _checksum(path: Path) -> Path:
+    return path.with_name(f".{path.name}.crc")
+
+
+class LocalFiles(Files):
+    def read(self, path: str) -> bytes | None:
+        try:
+            return self._path(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    def write(self, path: str, content: bytes) -> None:
+        local = self._path(path)
+        partial = self._written_beside(local, content)
+        try:
+            partial.replace(local)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            if local.is_dir():
+                raise CheckpointError(f"{path!r} is a directory, where there should be a file.") from error
+            raise
+        _checksum(local).unlink(missing_ok=True)
+
+    def create(self, path: str, content: bytes) -> bool:
+        local = self._path(path)
+        partial = self._written_beside(local, content)
+        try:
+            os.link(partial, local)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return self._created_in_place(local, content)
+        finally:
+            partial.unlink()
+        return True
+
+    def entries(self, path: str) -> list[FileInfo] | None:
+        local = self._path(path)
+        if not local.is_dir():
+            return None
+        found = []
+        for name in sorted(os.listdir(local)):
+            if not (name.startswith(".") and name.endswith(".crc")):
+                # A job that runs may remove it at any time.
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(self._info(local / name, join(path, name)))
+        return found
+
+    def info(self, path: str) -> FileInfo | None:
+        local = self._path(path)
+        return self._info(local, path) if local.exists() else None
+
+    def make_directory(self, path: str) -> None:
+        self._path(path).mkdir(parents=True, exist_ok=True)
+
+    def move(self, path: str, to: str) -> None:
+        local, target = self._path(path), self._path(to)
+        if target.exists():
+            raise FileExistsError(to)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        local.rename(target)
+        if _checksum(local).exists():
+            _checksum(local).rename(_checksum(target))
+
+    def remove(self, path: str) -> None:
+        local = self._path(path)
+        if local.is_dir():
+            shutil.rmtree(local)
+        else:
+            local.unlink(missing_ok=True)
+            _checksum(local).unlink(missing_ok=True)
+
+    def links(self, path: str) -> list[str]:
+        found = []
+        for folder, folders, names in os.walk(self._path(path)):
+            below = os.path.relpath(folder, self._path(path))
+            here = path if below == "." else join(path, below)
+            found += [join(here, name) for name in (*folders, *names) if os.path.islink(os.path.join(folder, name))]
+        return sorted(found)
+
+    def copy(self, path: str, to: str) -> None:
+        target = self._path(to)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(self._path(path), os.O_RDONLY | _NO_FOLLOW), "rb") as source, target.open("wb") as copy:
+            shutil.copyfileobj(source, copy, BLOCK_BYTES)
+        _checksum(target).unlink(missing_ok=True)
+
+    def sha256(self, path: str) -> str:
+        digest = hashlib.sha256()
+        with self._path(path).open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                digest.update(block)
+        return digest.hexdigest()
+
+    def side_checksums(self, path: str) -> bytes | None:
+        return self.read(str(_checksum(self._path(path))))
+
+    @staticmethod
+    def _path(path: str) -> Path:
+        local = local_path(path)
+        assert local is not None, path
+        return local
+
+    @staticmethod
+    def _info(local: Path, path: str) -> FileInfo:
+        status = local.stat()
+        return FileInfo(local.name, path, status.st_size, local.is_dir(), status.st_mtime)
+
+    @staticmethod
+    def _created_in_place(local: Path, content: bytes) -> bool:
+        """Where there are no links: a file that is created by one only, but can be seen before it is whole."""
+        try:
+            with local.open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            return False
+        return True
+
+    @staticmethod
+    def _written_beside(local: Path, content: bytes) -> Path:
+        local.parent.mkdir(parents=True, exist_ok=True)
+        # Nobody can have put a link there: the name is not to be foreseen, and the file must be a new one.
+        partial = local.with_name(f".{local.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            with partial.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+        return partial
+
+
+def temporary_folder(owner: object, prefix: str) -> Path:
+    """A new folder that is removed with its owner, at the latest when the process ends."""
+    folder = tempfile.mkdtemp(prefix=prefix)
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

@@ -1,0 +1,59 @@
+"""Paths as the whole cluster sees them: where a checkpoint is whose path names no file system.
+
+Spark takes such a path to be on the default file system of Hadoop's configuration. On one machine that is the local disk. On
+a cluster it may be HDFS; if it is the local disk there, every node would keep its part of the state on a disk of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlparse
+
+from pyspark.sql import SparkSession
+
+from holdfast.checkpoint.files.paths import is_local, join, local_path
+from holdfast.errors import CheckpointError
+
+__all__ = ["resolved"]
+
+
+def resolved(spark: SparkSession, path: str) -> str:
+    """The path as Spark would take it. Raises CheckpointError if the nodes of a cluster would each take it for their own.
+
+    A path that says `file:` is taken at its word: it may be a mount that all nodes have.
+    """
+    if not is_local(path) or _names_file_system(path):
+        return path
+    default = _default_file_system(spark)
+    if urlparse(default).scheme not in ("", "file"):
+        location = local_path(path)
+        assert location is not None
+        return join(default, str(location.absolute()).lstrip("/"))
+    master = str(spark.sparkContext.master)
+    if not _on_one_machine(master):
+        raise CheckpointError(
+            f"The checkpoint {path!r} names no file system, and the default one is each machine's own disk: on a cluster "
+            "every node would keep its part of the state to itself.",
+            detail=f"The master is {master!r}, and fs.defaultFS is {default or 'file:///'!r}.",
+            todo="give a path that all nodes share, such as hdfs://… or s3a://…; or "
+            f"file://{path} if it is a mount that every node has",
+        )
+    if os.path.isfile(path):
+        raise CheckpointError(f"The checkpoint {path!r} is a file; it must be a directory.", todo="give another path")
+    # Once and for all: the process may change its directory.
+    return os.path.abspath(path)
+
+
+def _names_file_system(path: str) -> bool:
+    scheme, colon, _ = path.partition(":")
+    return bool(colon) and "/" not in scheme
+
+
+def _on_one_machine(master: str) -> bool:
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def _default_file_system(spark: SparkSession) -> str:
+    # Not in spark.conf if it comes from a core-site.xml.
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    return str(configuration.get("fs.defaultFS") or "")

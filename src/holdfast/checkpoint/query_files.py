@@ -1,0 +1,202 @@
+"""The files that Spark writes into a checkpoint, as far as they have to be read: their fields, with their types.
+
+    metadata                          {"id": …}
+    offsets/<batch>, commits/<batch>  a version, a line of JSON; of offsets also a line for each source
+    _metadata/v2/<batch>              a version, a line of JSON with another JSON text in it
+    <version>.zip                     has a file "metadata": a version, a line of JSON
+
+Whatever is not so raises CorruptState, or CheckpointError of a version that is not known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from holdfast.checkpoint.files.choice import Files, files_of, join
+from holdfast.engine.stored.documents import Count, Malformed, check_form, read_document
+from holdfast.errors import CheckpointError, CorruptState
+
+__all__ = [
+    "COPY",
+    "FOREIGN",
+    "LOG_VERSION",
+    "METADATA_VERSION",
+    "SHUFFLE_PARTITIONS",
+    "Commit",
+    "OffsetsHead",
+    "OperatorMetadata",
+    "OperatorProperties",
+    "QueryMetadata",
+    "check_query_files",
+    "in_form",
+    "log_lines",
+    "number_of",
+    "schema_name",
+    "snapshot_tables",
+]
+
+LOG_VERSION = "v1"
+METADATA_VERSION = "v2"
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+COPY = "restore it from a copy, or restore a savepoint"
+FOREIGN = "use the version of Spark and Holdfast that wrote it"
+
+_DESCRIPTION_BYTES_MAX = 64 << 20
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_PLAIN_NAME = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f]+")
+_Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Size = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class QueryMetadata(msgspec.Struct):
+    id: str
+
+
+class _Shuffle(msgspec.Struct):
+    partitions: Count
+
+
+class OffsetsHead(msgspec.Struct, rename={"watermark": "batchWatermarkMs", "timestamp": "batchTimestampMs"}):
+    """The first line of a micro-batch's offsets."""
+
+    watermark: _Long
+    timestamp: _Long
+    conf: dict[str, str] = {}
+
+    @property
+    def partitions(self) -> int | None:
+        """Of a shuffle, if the micro-batch says so."""
+        given = self.conf.get(SHUFFLE_PARTITIONS)
+        if given is None:
+            return None
+        number = number_of(given)
+        return check_form({"partitions": number}, _Shuffle).partitions
+
+
+class Commit(msgspec.Struct, rename={"watermark": "nextBatchWatermarkMs"}):
+    watermark: _Long = 0
+
+
+class _StateVariable(msgspec.Struct, rename={"name": "stateName"}):
+    name: str = ""
+
+
+class OperatorProperties(msgspec.Struct, rename={"variables": "stateVariables", "time_mode": "timeMode"}):
+    """What an operator says of itself."""
+
+    variables: list[_StateVariable] = []
+    time_mode: str = ""
+
+
+class _OperatorInfo(msgspec.Struct, rename={"name": "operatorName"}):
+    name: str = "?"
+
+
+class _StoreInfo(msgspec.Struct, rename={"partitions": "numPartitions", "schemas": "stateSchemaFilePaths"}):
+    partitions: Count
+    schemas: list[str] = []
+
+
+class OperatorMetadata(
+    msgspec.Struct, rename={"info": "operatorInfo", "stores": "stateStoreInfo", "properties": "operatorPropertiesJson"}
+):
+    """What describes an operator, from a micro-batch on."""
+
+    info: _OperatorInfo
+    stores: Annotated[list[_StoreInfo], msgspec.Meta(min_length=1)]
+    properties: str | None = None
+
+    def read_properties(self) -> OperatorProperties:
+        return read_document(self.properties or "{}", OperatorProperties)
+
+
+class _SnapshotFile(msgspec.Struct, rename={"table": "dfsSstFileName", "log": "dfsLogFileName", "size": "sizeBytes"}):
+    size: _Size
+    table: str | None = None
+    log: str | None = None
+
+
+class _Snapshot(msgspec.Struct, rename={"tables": "sstFiles", "logs": "logFiles"}):
+    tables: list[_SnapshotFile] = []
+    logs: list[_SnapshotFile] = []
+
+
+def number_of(name: str) -> int | None:
+    """The number that is the name of a file, as Spark writes it; None of any other name."""
+    return int(name) if _NUMBER.fullmatch(name) else None
+
+
+def log_lines(data: bytes, path: str, versions: tuple[str, ...] = (LOG_VERSION,)) -> list[str]:
+    """The lines of one of Spark's log files after the first, which is its version."""
+    lines = data.decode("utf-8", "replace").rstrip("\n").split("\n")
+    if len(lines) < 2:
+        raise CorruptState(f"{path!r} is damaged: it is cut short.", todo="go back to an earlier micro-batch")
+    if lines[0] not in versions:
+        raise CheckpointError(f"{path!r} is of the version {lines[0]!r:.40}, which is not known here.", todo=FOREIGN)
+    return lines[1:]
+
+
+@contextlib.contextmanager
+def in_form(path: str, todo: str = "go back to an earlier micro-batch, or restore a savepoint") -> Iterator[None]:
+    """Around what reads a file: if that has another form than it should have, it is damaged."""
+    try:
+        yield
+    except Malformed as error:
+        raise CorruptState(f"{path!r} is damaged: {error}.", todo=todo) from None
+
+
+def schema_name(path: str, written: str) -> str:
+    """The name, below its operator's folder of schemas, of one that metadata names by its whole path."""
+    name = written.rpartition("/_stateSchema/")[2]
+    if not all(map(_PLAIN_NAME.fullmatch, name.split("/"))):
+        raise CorruptState(f"{path!r} is damaged: it names a schema {written!r:.200}.", todo="restore a savepoint")
+    return name
+
+
+def snapshot_tables(data: bytes, path: str) -> dict[str, int]:
+    """The files that a snapshot names, with their sizes."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if archive.getinfo("metadata").file_size > _DESCRIPTION_BYTES_MAX:
+                raise CorruptState(f"The snapshot {path!r} is damaged: what describes it is too large.")
+            content = archive.read("metadata").split(b"\n", 1)[1]
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, LookupError, ValueError) as error:
+        raise CorruptState(f"The snapshot {path!r} is damaged: {error}.") from None
+    with in_form(path):
+        form = read_document(content, _Snapshot)
+    found = {str(file.table or file.log): file.size for file in (*form.tables, *form.logs)}
+    if not all(map(_PLAIN_NAME.fullmatch, found)):
+        raise CorruptState(f"The snapshot {path!r} is damaged: it names files outside of its folder.")
+    return found
+
+
+def check_query_files(spark: SparkSession | None, checkpoint: str) -> None:
+    """Whether Spark can go on from what it has written, before it is asked to: what it reads first is whole."""
+    files = files_of(spark, checkpoint)
+    path = join(checkpoint, "metadata")
+    data = files.read(path)
+    if data is not None:
+        with in_form(path, COPY):
+            read_document(data, QueryMetadata)
+    for log, form in (("offsets", OffsetsHead), ("commits", Commit)):
+        _check_last(files, join(checkpoint, log), form)
+
+
+def _check_last(files: Files, folder: str, form: type[Any]) -> None:
+    numbers = [number for entry in files.entries(folder) or () if (number := number_of(entry.name)) is not None]
+    if numbers:
+        path = join(folder, str(max(numbers)))
+        data = files.read(path)
+        if data is not None:
+            head = log_lines(data, path)[0]
+            with in_form(path):
+                read_document(head, form)

@@ -1,0 +1,74 @@
+"""The jobs of a user that run on this machine, by name: a small file for each, so that tools find their checkpoints.
+
+It is a help, not a record: an entry counts only while the lock on its checkpoint is the one that it names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from holdfast.checkpoint.files.local import LocalFiles
+from holdfast.checkpoint.notices import read_job
+
+__all__ = ["RegisteredJob", "forget", "register", "registered"]
+
+
+@dataclass(frozen=True)
+class RegisteredJob:
+    """A job that was running when its entry was written."""
+
+    name: str
+    checkpoint: str
+    token: str
+    """Of its lock."""
+
+
+def register(job: RegisteredJob) -> None:
+    """Notes that a job runs. A home directory that cannot be written to is no reason not to run."""
+    with contextlib.suppress(OSError, RuntimeError):
+        entry = _entry(job)
+        content = {"name": job.name, "checkpoint": job.checkpoint, "token": job.token}
+        LocalFiles().write(str(entry), json.dumps(content).encode())
+
+
+def forget(job: RegisteredJob) -> None:
+    """Removes the entry of a job, unless it is another's by now."""
+    with contextlib.suppress(OSError, RuntimeError):
+        entry = _entry(job)
+        if _read(entry) == job:
+            entry.unlink(missing_ok=True)
+
+
+def registered(name: str) -> list[RegisteredJob]:
+    """The jobs of a name, running or not."""
+    try:
+        found = [_read(entry) for entry in sorted(_folder().glob("*.json"))]
+    except RuntimeError:
+        # A user without a home.
+        return []
+    return [job for job in found if job is not None and job.name == name]
+
+
+def _folder() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "holdfast" / "jobs"
+
+
+def _entry(job: RegisteredJob) -> Path:
+    """Two jobs of the same name have different checkpoints."""
+    place = hashlib.sha256(job.checkpoint.encode()).hexdigest()[:8]
+    return _folder() / f"{quote(job.name, safe=' ')[:100]}-{place}.json"
+
+
+def _read(entry: Path) -> RegisteredJob | None:
+    try:
+        found = read_job(entry.read_bytes())
+    except OSError:
+        return None
+    return None if found is None else RegisteredJob(found.name, found.checkpoint, found.token)

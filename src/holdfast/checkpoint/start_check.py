@@ -1,0 +1,92 @@
+"""What a job looks at before it starts: that the state it would go on from is there, whole by name, and in its place.
+
+Spark itself finds some of this out in the first micro-batch, in other words, and some of it never. Only names are looked at,
+and of each partition one or two small files.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.checkpoint.files.choice import Files, join
+from holdfast.checkpoint.placement import described, misplaced
+from holdfast.checkpoint.query_files import OffsetsHead, in_form, log_lines, number_of
+from holdfast.engine.stored.documents import read_document
+from holdfast.errors import CheckpointError, CorruptState, HoldfastError
+
+__all__ = ["check_start"]
+
+_FOREIGN = re.compile(r"\d+(_.*)?\.(delta|snapshot)|\d+_.*\.(zip|changelog)")
+
+
+def check_start(files: Files, checkpoint: str, steps: int) -> None:
+    """Raises CheckpointError after a change of partitions that was not finished, and CorruptState if state that a job with
+    so many steps goes on from is missing, or in another place than its own."""
+    planned, committed = (_numbers(files, join(checkpoint, log)) for log in ("offsets", "commits"))
+    done = sorted(set(planned) & set(committed))
+    if not done:
+        return
+    if planned[-1] > done[-1]:
+        _check_partitions(files, checkpoint, done[-1], planned[-1])
+    operators = [join(checkpoint, "state", str(n)) for n in _numbers(files, join(checkpoint, "state"))]
+    if len(operators) < steps:
+        raise _missing(checkpoint, done[-1], [join(checkpoint, "state", str(n)) for n in range(len(operators), steps)])
+    _check_versions(files, checkpoint, operators, done[-1])
+    problems = [problem for operator in operators for problem in misplaced(files, operator)]
+    if problems:
+        raise _in_wrong_places(checkpoint, problems)
+
+
+def _numbers(files: Files, folder: str) -> list[int]:
+    return sorted(number for entry in files.entries(folder) or () if (number := number_of(entry.name)) is not None)
+
+
+def _check_partitions(files: Files, checkpoint: str, committed: int, planned: int) -> None:
+    """A plan with another number of partitions is a change of them that was not finished."""
+    before, after = (_partitions(files, join(checkpoint, "offsets", str(number))) for number in (committed, planned))
+    if before is not None and after is not None and before != after:
+        raise CheckpointError(
+            f"A change of {checkpoint!r} from {before} to {after} partitions was not finished.",
+            todo=f"finish it: holdfast rescale {checkpoint} --partitions {after}; or take it back: --partitions {before}",
+        )
+
+
+def _partitions(files: Files, path: str) -> int | None:
+    with in_form(path):
+        return read_document(log_lines(files.read(path) or b"", path)[0], OffsetsHead).partitions
+
+
+def _check_versions(files: Files, checkpoint: str, operators: list[str], batch: int) -> None:
+    """Every partition of every step must have a file of the version that the last micro-batch left."""
+    wanted = {f"{batch + 1}.zip", f"{batch + 1}.changelog"}
+    lacking, held = [], 0
+    for operator in operators:
+        known = described(files, operator)
+        for number in range(known.partitions if known is not None and known.is_a_step else 0):
+            names = {entry.name for entry in files.entries(join(operator, str(number))) or ()}
+            if any(_FOREIGN.fullmatch(name) for name in names):
+                # Spark has other ways to name the files, which nobody is told to use here.
+                return
+            held += bool(wanted & names)
+            if not wanted & names:
+                lacking.append(join(operator, str(number), f"{batch + 1}.changelog"))
+    if lacking:
+        raise _missing(checkpoint, batch, lacking, is_false=not held)
+
+
+def _missing(checkpoint: str, batch: int, paths: list[str], *, is_false: bool = False) -> HoldfastError:
+    verify = f"see what is whole: holdfast checkpoint verify {checkpoint}"
+    repair = f"if it was never processed, take the commit back: holdfast checkpoint repair {checkpoint}"
+    return CorruptState(
+        f"Micro-batch {batch} is committed, and the state after it is not in {checkpoint!r}: {paths[0]!r} is missing.",
+        detail="\n".join(f"- {path}" for path in paths[1:]),
+        todo=repair if is_false else verify,
+    )
+
+
+def _in_wrong_places(checkpoint: str, problems: list[tuple[str, str]]) -> CorruptState:
+    return CorruptState(
+        f"State in {checkpoint!r} is not in its place, and its keys would begin from nothing.",
+        detail="\n".join(f"- {path}: {what}" for path, what in problems),
+        todo="put the partitions where they were, or restore a savepoint",
+    )

@@ -1,0 +1,23 @@
+"""Where a log is kept: named blobs that belong to one key group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+__all__ = ["BlobStore"]
+
+
+class BlobStore(Protocol):
+    """A small map of named blobs that belongs to one key group, transactional with the micro-batch.
+
+    Each call may be a round trip to another process. Names that begin with `~` are Holdfast's.
+    """
+
+    def get(self, name: str) -> bytes | None: ...
+
+    def put(self, name: str, blob: bytes) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def items(self) -> Iterator[tuple[str, bytes]]: ...

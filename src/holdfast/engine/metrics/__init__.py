@@ -1,0 +1,1 @@
+"""The counters of a step, and its busiest and largest keys."""

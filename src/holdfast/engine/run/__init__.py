@@ -1,0 +1,1 @@
+"""Running a step: elements in, calls of the function, timers, outputs."""

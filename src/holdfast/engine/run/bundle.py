@@ -1,0 +1,53 @@
+"""One bundle of a key group: the backend gives the state, in one part or several, and the runner works on each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.engine.backends.protocol import StateBackend
+from holdfast.engine.log.store import BlobStore
+from holdfast.engine.metrics.step import StepMetrics
+from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.run.runner import I, Runner
+from holdfast.errors import InvalidStep, LimitExceeded
+
+__all__ = ["run_bundle"]
+
+
+def run_bundle(
+    backend: StateBackend,
+    store: BlobStore,
+    runner: Runner[I],
+    intake: I,
+    clocks: Clocks,
+    batch: int,
+    collect: Callable[[], None],
+) -> StepMetrics:
+    """Runs a bundle on a backend that was opened, and commits it. `collect` takes the outputs after each part.
+
+    If it raises, the backend must be abandoned.
+    """
+    metrics = StepMetrics()
+    limiter = runner.limiter
+    if limiter is not None:
+        if not hasattr(backend, "limit"):
+            problem = f"The backend {type(backend).__name__} has no limit(), so the step can have no limits."
+            raise InvalidStep(runner.step.name, [problem])
+        limiter.begin()
+    for state, places, sweep in backend.parts(intake.slots, clocks, runner):
+        taken = intake if places is None else intake.take(places)
+        runner.run(state, taken, clocks, batch)
+        collect()
+        if sweep:
+            runner.sweep(state, clocks, sweep)
+        metrics.add(runner.metrics)
+        if limiter is not None:
+            limiter.account(state, taken.slots)
+    if limiter is not None:
+        try:
+            backend.limit(limiter)
+        except LimitExceeded as error:
+            raise error.within(step=runner.step.name, micro_batch=batch) from None
+        metrics.add(limiter.metrics)
+    metrics.add(backend.commit(store).metrics())
+    return metrics

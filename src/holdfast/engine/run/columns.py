@@ -1,0 +1,106 @@
+"""The columns of a grouping that keeps whole windows: adding to a table and taking results out, many keys at a time."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+
+from holdfast.engine.tables import Slot
+from holdfast.engine.tables.bag import BagCell, BagTable
+from holdfast.engine.tables.base import MISSING, Focus, freeze
+from holdfast.engine.tables.combining import CombiningTable
+from holdfast.model.aggregate.combine import BuiltinSum, CombineFn
+from holdfast.model.aggregate.combiners import Count, Sum
+from holdfast.model.coders import Encoded
+from holdfast.model.functions.grouping import Column
+from holdfast.model.state.specs import StateSpec
+
+__all__ = ["CombinedColumn", "ListedColumn", "ResultColumn", "result_column"]
+
+# Their accumulator is the result, and merging two is adding them.
+_ADDING = (Sum, Count, BuiltinSum)
+
+
+class CombinedColumn:
+    """Accumulators of a CombineFn."""
+
+    def __init__(self, column: Column) -> None:
+        assert column.combine_fn is not None
+        self._fn: CombineFn = column.combine_fn
+        self._coder = column.coder
+        self._direct = column.coder.direct_types
+        self._name = column.name
+        self._adds = type(self._fn) in _ADDING
+
+    def add_values(self, table: CombiningTable, slot: Slot, values: Sequence[Any]) -> None:
+        """Adds elements."""
+        held = table.values.get(slot, MISSING)
+        accumulator = self._fn.create_accumulator() if held is MISSING else self._coder.thaw(held)
+        table.put(slot, freeze(self._coder, self._fn.add_inputs(accumulator, values), self._name))
+
+    def add_partials(self, table: CombiningTable, slots: Sequence[Slot], accumulators: Sequence[Any]) -> None:
+        """Adds accumulators that were made elsewhere. They are not changed."""
+        add: Any = operator.add if self._adds else self._merged
+        values, changes, direct = table.values, table.changes, self._direct
+        for slot, accumulator in zip(slots, accumulators, strict=True):
+            held = values.get(slot, MISSING)
+            if held is not MISSING:
+                accumulator = add(held, accumulator)
+            if type(accumulator) not in direct:
+                accumulator = freeze(self._coder, accumulator, self._name)
+            values[slot] = accumulator
+            changes[slot] = accumulator
+
+    def _merged(self, held: Any, accumulator: Any) -> Any:
+        return self._fn.merge_accumulators([self._coder.thaw(held), accumulator])
+
+    def results(self, table: CombiningTable, slots: Sequence[Slot]) -> list[Any]:
+        """The result of each of these keys; one without an accumulator has the result of nothing."""
+        stored = list(map(table.values.get, slots, repeat(MISSING)))
+        if self._adds and not {Encoded, type(MISSING)} & set(map(type, stored)):
+            return stored
+        extract, thaw, create = self._fn.extract_output, self._coder.thaw, self._fn.create_accumulator
+        return [extract(create() if held is MISSING else thaw(held)) for held in stored]
+
+    def clear(self, table: CombiningTable, slots: Sequence[Slot]) -> None:
+        for slot in slots:
+            table.drop(slot)
+
+
+class ListedColumn:
+    """All values, as they came."""
+
+    def __init__(self, column: Column, spec: StateSpec) -> None:
+        self._coder = column.coder
+        self._focus = Focus()
+        self._cell = BagCell(spec, self._focus, None)
+
+    def add_values(self, table: BagTable, slot: Slot, values: Sequence[Any]) -> None:
+        self._cell.attach(table)
+        self._focus.key = slot
+        for value in values:
+            self._cell.add(value)
+
+    def add_partials(self, table: BagTable, slots: Sequence[Slot], accumulators: Sequence[Any]) -> None:
+        for slot, values in zip(slots, accumulators, strict=True):
+            self.add_values(table, slot, values)
+
+    def results(self, table: BagTable, slots: Sequence[Slot]) -> list[Any]:
+        thaw = self._coder.thaw
+        return [[thaw(stored) for stored in table.values.get(slot, ())] for slot in slots]
+
+    def clear(self, table: BagTable, slots: Sequence[Slot]) -> None:
+        self._cell.attach(table)
+        for slot in slots:
+            self._focus.key = slot
+            self._cell.clear()
+
+
+ResultColumn = CombinedColumn | ListedColumn
+
+
+def result_column(column: Column, spec: StateSpec) -> Any:
+    """What works on the table of a column."""
+    return ListedColumn(column, spec) if column.combine_fn is None else CombinedColumn(column)

@@ -1,0 +1,233 @@
+"""Limiting: keeps the state of a key group within the limits of its step.
+
+At intake, elements are diverted (the policy "over_limit"). At the end of a bundle, before anything is committed, what is
+too much raises ("fail") or goes ("evict_lru", "evict_oldest"). Each key group keeps its share of the step's limits: the
+limit divided by the number of key groups, rounded up.
+
+What is decided depends on the stored state and on the bundle's elements alone: at intake on what was there before the
+bundle, at its end on what is there then, whichever parts a backend has it in.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.engine.metrics.step import StepMetrics
+from holdfast.engine.run.intake import Assigned
+from holdfast.engine.state.key_group import KeyGroupState, WindowState
+from holdfast.engine.state.keys import key_of, sort_slots
+from holdfast.engine.state.ledger import Ledger, ledger_of
+from holdfast.engine.tables import Slot
+from holdfast.engine.tables.bag import BagTable
+from holdfast.errors import LimitExceeded
+from holdfast.model.coders.base import shortened
+from holdfast.model.functions.step import Step
+
+if TYPE_CHECKING:
+    from holdfast.engine.run.step_runner import StepRunner
+
+__all__ = ["Limiter"]
+
+_NAMED = 5
+"""How many of the heaviest keys an error names."""
+
+
+class _Start(NamedTuple):
+    """How things were when the bundle began."""
+
+    keys: int
+    total: int
+
+
+class Limiter:
+    """Keeps the limits of a step, on behalf of its runner. `begin` comes before each bundle."""
+
+    def __init__(self, step: Step) -> None:
+        assert step.limits is not None
+        self.limits = step.limits
+        self.metrics = StepMetrics()
+        self.fails = self.limits.fails
+        self.suspects: dict[Slot, None] = {}
+        """Keys that this bundle may have made too large."""
+        self._step = step
+        self._max_keys = _share(self.limits.max_keys, step.key_groups)
+        self._max_bytes = _share(self.limits.max_bytes, step.key_groups)
+        self._bags = [place for place, cell in enumerate(step.cells) if cell.kind == "bag"]
+        self._start: _Start | None = None
+        self._admitted = 0
+
+    def begin(self) -> None:
+        self.metrics = StepMetrics()
+        self.suspects = {}
+        self._start = None
+        self._admitted = 0
+
+    # Intake.
+
+    def look(self, state: KeyGroupState) -> None:
+        """Before anything of a part is run: notes, of the first, how much there is."""
+        if self._start is None:
+            ledger = ledger_of(state)
+            self._start = _Start(ledger.keys, ledger.total)
+
+    def admit(self, runner: StepRunner, state: KeyGroupState, assigned: Assigned) -> Assigned:
+        """Diverts elements for which there is no room; gives the others."""
+        if not self.limits.diverts:
+            return assigned
+        sizes = ledger_of(state).sizes
+        refused = {slot for slot in dict.fromkeys(assigned.elements.slots) if self._is_refused(sizes.get(slot))}
+        if not refused:
+            return assigned
+        elements, windows = assigned.elements, assigned.windows
+        kept = []
+        for place, slot in enumerate(elements.slots):
+            if slot in refused:
+                window = windows if isinstance(windows, WindowState) else windows[place]
+                runner.over_limit(elements.pairs[place], elements.times[place], window.window)
+            else:
+                kept.append(place)
+        if not isinstance(windows, WindowState):
+            windows = [windows[place] for place in kept]
+        return assigned._replace(elements=elements.take(kept), windows=windows)
+
+    def _is_refused(self, size: int | None) -> bool:
+        assert self._start is not None
+        if size is not None:
+            return self.limits.max_bytes_per_key is not None and size > self.limits.max_bytes_per_key
+        if self._max_bytes is not None and self._start.total >= self._max_bytes:
+            return True
+        if self._max_keys is not None and self._start.keys + self._admitted >= self._max_keys:
+            return True
+        self._admitted += 1
+        return False
+
+    # The end of a bundle.
+
+    def account(self, state: KeyGroupState, used: Iterable[Slot]) -> None:
+        """After a part has run: takes in what it changed, and notes keys that may have become too large."""
+        ledger = ledger_of(state)
+        ledger.account(state, used)
+        if self.limits.diverts:
+            return
+        most = self.limits.max_bytes_per_key
+        for window in state.windows.values():
+            for table in window.tables:
+                if most is not None and table.changes:
+                    sizes = ledger.sizes
+                    self.suspects.update((slot, None) for slot in table.changes if sizes.get(slot, 0) > most)
+            for table in self._bags_of(window):
+                self.suspects.update((slot, None) for slot in table.changes if self._is_too_full(table, slot))
+
+    def trim(self, state: KeyGroupState) -> None:
+        """Looks at the suspects among the keys of a state: shortens their bags, and removes what is still too large."""
+        ledger = ledger_of(state)
+        found = [slot for slot in self.suspects if slot in ledger.sizes]
+        if not found:
+            return
+        if self.limits.fails:
+            self._fail_for_one(state, ledger, found)
+            return
+        for window in state.windows.values():
+            for table in self._bags_of(window):
+                assert self.limits.max_bag_size is not None
+                shortened_slots = [slot for slot in found if self._is_too_full(table, slot)]
+                for slot in shortened_slots:
+                    self.metrics.elements_evicted += table.shorten(slot, self.limits.max_bag_size)
+                ledger.measure(state, window.data, shortened_slots)
+        most = self.limits.max_bytes_per_key
+        for slot in sort_slots(found):
+            if most is not None and ledger.sizes[slot] > most:
+                self._evict(state, ledger, slot)
+
+    def is_over(self, ledger: Ledger) -> bool:
+        """Whether the key group has more than its share, and must not."""
+        return not self.limits.diverts and (self._has_too_many(ledger) or self._has_too_much(ledger))
+
+    def evict(self, state: KeyGroupState) -> None:
+        """Removes keys of a state, in their order, until there is no more than there may be; or raises."""
+        ledger = ledger_of(state)
+        if not self.is_over(ledger):
+            return
+        if self.limits.fails:
+            self._fail_for_all(ledger)
+        for slot in ledger.in_order(state):
+            self._evict(state, ledger, slot)
+            if not self.is_over(ledger):
+                break
+
+    def _evict(self, state: KeyGroupState, ledger: Ledger, slot: Slot) -> None:
+        state.evict(slot)
+        ledger.forget(slot)
+        self.metrics.keys_evicted += 1
+
+    def _has_too_many(self, ledger: Ledger) -> bool:
+        return self._max_keys is not None and ledger.keys > self._max_keys
+
+    def _has_too_much(self, ledger: Ledger) -> bool:
+        return self._max_bytes is not None and ledger.total > self._max_bytes
+
+    def _bags_of(self, window: WindowState) -> Iterator[BagTable]:
+        if self.limits.max_bag_size is not None:
+            for place in self._bags:
+                yield window.tables[place]  # type: ignore[misc]
+
+    def _is_too_full(self, table: BagTable, slot: Slot) -> bool:
+        most = self.limits.max_bag_size
+        return most is not None and len(table.values.get(slot, ())) > most
+
+    # Errors.
+
+    def _fail_for_one(self, state: KeyGroupState, ledger: Ledger, found: list[Slot]) -> None:
+        most = self.limits.max_bytes_per_key
+        heavy = [(slot, ledger.sizes[slot]) for slot in found if most is not None and ledger.sizes[slot] > most]
+        if heavy:
+            heavy = heapq.nlargest(_NAMED, heavy, key=itemgetter(1))
+            raise self._error("max_bytes_per_key", f"A key has {heavy[0][1]:,} bytes of state", heavy)
+        bags = [
+            (len(table.values[slot]), table.spec.name, slot)
+            for window in state.windows.values()
+            for table in self._bags_of(window)
+            for slot in found
+            if self._is_too_full(table, slot)
+        ]
+        if bags:
+            size, cell, _ = max(bags, key=lambda bag: bag[0])
+            slots = dict.fromkeys(slot for _, _, slot in sorted(bags, key=lambda bag: -bag[0]))
+            heavy = [(slot, ledger.sizes[slot]) for slot in slots][:_NAMED]
+            raise self._error("max_bag_size", f"The bag {cell!r} of a key has {size:,} elements", heavy)
+
+    def _fail_for_all(self, ledger: Ledger) -> None:
+        heavy = ledger.heaviest(_NAMED)
+        if self._has_too_many(ledger):
+            raise self._error("max_keys", self._of_group(f"{ledger.keys:,} keys", self._max_keys), heavy)
+        raise self._error("max_bytes", self._of_group(f"{ledger.total:,} bytes of state", self._max_bytes), heavy)
+
+    def in_a_callback(self, method: str, cell: str) -> LimitExceeded:
+        """The error for a bag that is full where there is no element to divert."""
+        return LimitExceeded(
+            f"The step {self._step.name!r} is over its limit: max_bag_size is {self.limits.max_bag_size:,}.",
+            detail=f"{method} adds to the bag {cell!r}, which is full, and has no element that could be diverted.",
+            todo="let it look at the size of the bag first, or choose another policy",
+        )
+
+    def _of_group(self, amount: str, share: int | None) -> str:
+        groups = self._step.key_groups
+        if groups == 1:
+            return f"The step has {amount}"
+        return f"A key group has {amount}, where its share of {groups} key groups is {share:,}"
+
+    def _error(self, limit: str, what: str, heavy: list[tuple[Slot, int]]) -> LimitExceeded:
+        keys = ", ".join(f"{shortened(key_of(slot))} with {size:,}" for slot, size in heavy)
+        return LimitExceeded(
+            f"The step {self._step.name!r} is over its limit: {limit} is {getattr(self.limits, limit):,}.",
+            detail=f"{what}. The heaviest keys, by bytes: {keys}.",
+            todo="raise the limit, clear state that is not needed any more (a TTL or a timer does), or choose another "
+            "policy; the state is as of the last committed micro-batch",
+        )
+
+
+def _share(limit: int | None, key_groups: Any) -> int | None:
+    return None if limit is None else -(-limit // key_groups)

@@ -1,0 +1,112 @@
+"""What runs a step, whatever kind of step it is: the protocol that runtimes and backends know.
+
+Order of calls: `setup` once. For each bundle `elements` or `partials` with what came, then `run` for each part of it, and
+after each part `deliver` or `outputs`; `sweep` where the backend allows it. `teardown` at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from holdfast.engine.metrics.step import StepMetrics
+from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.run.limiting import Limiter
+from holdfast.engine.run.outputs import Output
+from holdfast.engine.state.key_group import KeyGroupState
+from holdfast.engine.tables import Slot
+from holdfast.model.functions.step import Step
+from holdfast.model.windows.values import PaneInfo
+
+__all__ = ["Intake", "PaneBlock", "PartialBlock", "Receiver", "Runner"]
+
+
+class PartialBlock(NamedTuple):
+    """Accumulators of elements that were combined before they crossed the network, as columns."""
+
+    slots: list[Slot]
+    starts: list[int]
+    ends: list[int]
+    """Of windows that merge; otherwise the starts again."""
+    elements: list[int]
+    accumulators: list[list[Any]]
+    """For each column of the grouping, one for each slot."""
+
+    def take(self, places: Sequence[int]) -> PartialBlock:
+        return PartialBlock(
+            [self.slots[place] for place in places],
+            [self.starts[place] for place in places],
+            [self.ends[place] for place in places],
+            [self.elements[place] for place in places],
+            [[column[place] for place in places] for column in self.accumulators],
+        )
+
+
+class PaneBlock(NamedTuple):
+    """The results of some keys of a window, as columns."""
+
+    window: Any
+    slots: list[Slot]
+    results: list[list[Any]]
+    """For each column of the grouping, one for each slot."""
+    panes: list[PaneInfo]
+
+
+class Intake(Protocol):
+    """What a bundle brings, in the form that the runner made of it."""
+
+    @property
+    def slots(self) -> list[Slot]: ...
+
+    def take(self, places: Sequence[int]) -> Any:
+        """The same of some of its elements."""
+
+
+class Receiver(Protocol):
+    """What takes the outputs of a bundle, to write them."""
+
+    def take_values(self, tag: str, values: list[Any]) -> None:
+        """Outputs with a tag. Those of `late` and `over_limit` are elements, those of `dead_letter` may be `DeadLetter`s."""
+
+    def take_panes(self, blocks: list[PaneBlock]) -> None:
+        """Results of an aggregation, window by window."""
+
+
+I = TypeVar("I", bound=Intake)  # noqa: E741  # of what a runner takes in
+
+
+class Runner(Protocol[I]):
+    """Runs one step for all key groups of a worker. If `run` raises, the state must be abandoned."""
+
+    step: Step
+    limiter: Limiter | None
+    metrics: StepMetrics
+    """Of the part that has run."""
+
+    def setup(self) -> None: ...
+
+    def teardown(self) -> None: ...
+
+    def elements(self, pairs: Sequence[tuple[Any, Any]], times: Sequence[int]) -> I:
+        """The elements of the next bundle."""
+
+    def partials(self, block: PartialBlock) -> I:
+        """The same of elements that were combined before."""
+
+    def run(self, state: KeyGroupState, intake: I, clocks: Clocks, batch: int) -> object:
+        """Runs one bundle, or a part of one."""
+
+    def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> None:
+        """Removes cells whose time to live is up, after a bundle; at most so many."""
+
+    def deliver(self, receiver: Receiver) -> None:
+        """Gives the outputs of the part that has run to whoever writes them."""
+
+    def outputs(self) -> Iterator[Output]:
+        """The same one by one, with their times and windows, for whoever looks at them."""
+
+    def next_event(self, state: KeyGroupState) -> int | None:
+        """When the watermark next matters, in microseconds."""
+
+    def window_due(self, end: int, expiry: int, fired: bool) -> int:
+        """When the watermark next matters to a window."""

@@ -1,0 +1,267 @@
+"""The runner of a grouping that keeps whole windows: all keys of a window give their results together.
+
+A bundle is: the watermark that elements are late by passes the windows there are; elements are put into windows; those that
+came for a window that has given its result already, within the allowed lateness, make it give another; then the watermark
+moves on, if it has. No timers, no calls for single keys: a window is a table, and a result is a column of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from holdfast.engine.metrics.hot_keys import sample_of
+from holdfast.engine.metrics.step import StepMetrics
+from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.run.columns import result_column
+from holdfast.engine.run.failures import user_error
+from holdfast.engine.run.intake import Elements, assign, grouped
+from holdfast.engine.run.limiting import Limiter
+from holdfast.engine.run.outputs import Output
+from holdfast.engine.run.runner import PaneBlock, PartialBlock, Receiver
+from holdfast.engine.state.key_group import KeyGroupState, Layout, WindowState
+from holdfast.engine.state.keys import key_of, sort_slots
+from holdfast.engine.tables import Slot
+from holdfast.errors import HoldfastError
+from holdfast.model.functions.step import LATE_TAG, MAIN_TAG, Step
+from holdfast.model.present import bundle_present
+from holdfast.model.time.timestamps import MAX_TIMESTAMP, Timestamp
+from holdfast.model.windows.ready import FixedWindows, GlobalWindow, GlobalWindows, IntervalWindow, SlidingWindows
+from holdfast.model.windows.values import PaneInfo, PaneInfoTiming
+
+__all__ = ["WholeWindowRunner"]
+
+
+class PaneCollector:
+    """Gathers the results of one bundle."""
+
+    def __init__(self) -> None:
+        self.blocks: list[PaneBlock] = []
+        self.late: list[tuple[tuple[Any, Any], int, Any]] = []
+        """Elements that came too late, if somebody wants them."""
+
+
+class WholeWindowRunner:
+    """Runs one grouping."""
+
+    def __init__(self, step: Step, layout: Layout, *, in_order: bool = False) -> None:
+        assert step.grouping is not None
+        self.step = step
+        self.layout = layout
+        self.limiter: Limiter | None = None
+        """One with limits is run call by call."""
+        self.metrics = StepMetrics()
+        self.collector = PaneCollector()
+        self._grouping = step.grouping
+        self._columns = [result_column(column, spec) for column, spec in zip(step.grouping.columns, step.cells, strict=True)]
+        self._in_order = in_order
+        self._window_fn: Any = step.windowing.window_fn
+        self._wants_late = step.tags is not None and LATE_TAG in step.tags
+
+    def setup(self) -> None:
+        self._call(self.step.fn.setup, "setup")
+
+    def teardown(self) -> None:
+        self._call(self.step.fn.teardown, "teardown")
+
+    def _call(self, function: Any, method: str) -> None:
+        try:
+            function()
+        except Exception as error:
+            raise user_error(error, method=method, step=self.step.name) from error
+
+    def elements(self, pairs: Sequence[tuple[Any, Any]], times: Sequence[int]) -> Elements:
+        """The elements of the next bundle."""
+        try:
+            return Elements.of(pairs, times)
+        except HoldfastError as error:
+            raise error.within(step=self.step.name) from None
+
+    def partials(self, block: PartialBlock) -> PartialBlock:
+        """They are taken in as they are, column by column."""
+        return block
+
+    def deliver(self, receiver: Receiver) -> None:
+        """Gives the results of the bundle that has run to whoever writes them."""
+        if self.collector.blocks:
+            receiver.take_panes(self.collector.blocks)
+        if self.collector.late:
+            receiver.take_values(LATE_TAG, [element for element, _, _ in self.collector.late])
+
+    def run(self, state: KeyGroupState, block: Elements | PartialBlock, clocks: Clocks, batch: int) -> PaneCollector:
+        """Runs one bundle and gives its results. If it raises, the state must be abandoned."""
+        self.collector = PaneCollector()
+        self.metrics = StepMetrics()
+        with bundle_present(clocks, self.metrics.user):
+            try:
+                self._bundle(state, block, clocks)
+            except Exception as error:
+                failure = user_error(error, method="the CombineFn", step=self.step.name, micro_batch=batch)
+                if failure is error:
+                    raise
+                raise failure from error
+        if block.slots:
+            sample = sample_of(block.slots, block.elements if isinstance(block, PartialBlock) else None)
+            self.metrics.hot.give(sample.counts)
+            self.metrics.heavy.give(sample.sizes(state))
+        self.metrics.outputs = sum(len(block.slots) for block in self.collector.blocks)
+        if block.slots or self.collector.blocks:
+            self.metrics.bundles = 1
+        return self.collector
+
+    def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> None:
+        """Nothing of an aggregation has a time to live of its own: its windows end."""
+
+    def next_event(self, state: KeyGroupState) -> int | None:
+        """When the watermark next matters, in microseconds."""
+        due = [
+            self.window_due(int(window.window.end.micros), window.expiry, window.fired)
+            for window in state.windows.values()
+            if not isinstance(window.window, GlobalWindow)
+        ]
+        return min(due, default=None)
+
+    def window_due(self, end: int, expiry: int, fired: bool) -> int:
+        """When the watermark next matters to a window."""
+        return expiry if fired else end
+
+    def outputs(self) -> Iterator[Output]:
+        """The results of the bundle that has run, with their times and windows."""
+        for element, time, window in self.collector.late:
+            yield Output(element, Timestamp(micros=time), window, LATE_TAG)
+        for window, slots, results, panes in self.collector.blocks:
+            time = window.max_timestamp()
+            for slot, values, pane in zip(slots, zip(*results, strict=True), panes, strict=True):
+                yield Output(self._grouping.shaped((key_of(slot), values)), time, window, MAIN_TAG, pane)
+
+    def _bundle(self, state: KeyGroupState, block: Elements | PartialBlock, clocks: Clocks) -> None:
+        self._pass(state, clocks.late)
+        if block.slots:
+            if isinstance(block, PartialBlock):
+                touched = self._take_partials(state, block, clocks.late)
+            else:
+                touched = self._take_elements(state, block, clocks.late)
+            self._give_late(touched, clocks.late)
+        if clocks.final:
+            self._pass(state, MAX_TIMESTAMP.micros)
+        elif clocks.watermark != clocks.late:
+            self._pass(state, clocks.watermark)
+
+    # Time passes.
+
+    def _pass(self, state: KeyGroupState, watermark: int) -> None:
+        """Gives the results of windows that have ended, and forgets those whose time is up."""
+        ended = [window for window in state.windows.values() if window.window.end.micros <= watermark]
+        for window in sorted(ended, key=_order):
+            is_last = window.expiry <= watermark
+            if not window.fired:
+                self._give_in_time(window, is_last=is_last)
+                window.fired = True
+            if is_last or isinstance(window.window, GlobalWindow):
+                state.drop(window)
+                self.metrics.windows_expired += 1
+
+    def _give_in_time(self, window: WindowState, *, is_last: bool) -> None:
+        slots = list(dict.fromkeys(chain.from_iterable(table.values for table in self._tables(window))))
+        if self.layout.panes is None:
+            self._give(window, slots, [PaneInfo(True, is_last, PaneInfoTiming.ON_TIME, 0, 0)] * len(slots))
+            return
+        # After a restart it is not known whether it has given them: the keys that have are counted.
+        given = window.panes.values
+        self._give_counted(window, [slot for slot in slots if slot not in given], PaneInfoTiming.ON_TIME)
+
+    def _give_late(self, touched: dict[int, tuple[WindowState, list[Slot]]], watermark: int) -> None:
+        for window, slots in sorted(touched.values(), key=lambda item: _order(item[0])):
+            if window.window.end.micros <= watermark:
+                window.fired = True
+                self._give_counted(window, list(dict.fromkeys(slots)), PaneInfoTiming.LATE)
+
+    def _give_counted(self, window: WindowState, slots: list[Slot], timing: PaneInfoTiming) -> None:
+        counts = window.panes.values
+        # After the end of the global window nothing comes; for any other it still may.
+        is_last = isinstance(window.window, GlobalWindow)
+        infos = []
+        for slot in slots:
+            index = counts.get(slot, 0)
+            infos.append(PaneInfo(index == 0, is_last, timing, index, index))
+            window.panes.put(slot, index + 1)
+        self._give(window, slots, infos)
+        if not self._grouping.is_accumulating:
+            for column, table in zip(self._columns, window.tables, strict=False):
+                column.clear(table, slots)
+
+    def _give(self, window: WindowState, slots: list[Slot], infos: list[PaneInfo]) -> None:
+        if not slots:
+            return
+        if self._in_order:
+            info_of = dict(zip(slots, infos, strict=True))
+            slots = sort_slots(slots)
+            infos = [info_of[slot] for slot in slots]
+        results = [column.results(table, slots) for column, table in zip(self._columns, self._tables(window), strict=True)]
+        self.collector.blocks.append(PaneBlock(window.window, slots, results, infos))
+
+    def _tables(self, window: WindowState) -> list[Any]:
+        return window.tables[: len(self._columns)]
+
+    # Elements come in.
+
+    def _take_elements(
+        self, state: KeyGroupState, elements: Elements, watermark: int
+    ) -> dict[int, tuple[WindowState, list[Slot]]]:
+        self.metrics.elements = len(elements.slots)
+        assigned = assign(state, elements, watermark)
+        self.metrics.late += len(assigned.late)
+        if self._wants_late:
+            self.collector.late += assigned.late
+        together, windows = grouped(assigned.elements, assigned.windows)
+        self.metrics.calls = len(together.slots)
+        touched: dict[int, tuple[WindowState, list[Slot]]] = {}
+        for place, (slot, (_, group)) in enumerate(zip(together.slots, together.pairs, strict=True)):
+            window = windows if isinstance(windows, WindowState) else windows[place]
+            for column, table in zip(self._columns, self._tables(window), strict=True):
+                column.add_values(table, slot, group.values)
+            touched.setdefault(id(window), (window, []))[1].append(slot)
+        return touched
+
+    def _take_partials(
+        self, state: KeyGroupState, block: PartialBlock, watermark: int
+    ) -> dict[int, tuple[WindowState, list[Slot]]]:
+        self.metrics.elements = sum(block.elements)
+        self.metrics.calls = len(block.slots)
+        touched: dict[int, tuple[WindowState, list[Slot]]] = {}
+        for window, places in self._windows_of(block):
+            if not isinstance(window, GlobalWindow) and state.expiry_of(window) <= watermark:
+                counts = block.elements if places is None else [block.elements[place] for place in places]
+                self.metrics.late += sum(counts)
+                continue
+            held = state.window(window)
+            slots = _taken(block.slots, places)
+            for column, table, accumulators in zip(self._columns, self._tables(held), block.accumulators, strict=True):
+                column.add_partials(table, slots, _taken(accumulators, places))
+            touched[id(held)] = (held, slots)
+        return touched
+
+    def _windows_of(self, block: PartialBlock) -> Iterator[tuple[Any, list[int] | None]]:
+        """The windows of a block, and which of its rows are in each; None: all."""
+        if type(self._window_fn) is GlobalWindows:
+            yield GlobalWindow(), None
+            return
+        assert type(self._window_fn) in (FixedWindows, SlidingWindows)
+        indexes, starts = self._window_fn.assign_block(np.asarray(block.starts, dtype=np.int64))
+        order = np.argsort(starts, kind="stable")
+        distinct, firsts = np.unique(starts[order], return_index=True)
+        size = self._window_fn.size_micros
+        for start, places in zip(distinct.tolist(), np.split(indexes[order], firsts[1:]), strict=True):
+            yield IntervalWindow._of_micros(start, start + size), places.tolist()
+
+
+def _order(window: WindowState) -> tuple[int, bytes]:
+    """Windows give their results in order of their ends."""
+    return window.window.end.micros, window.data
+
+
+def _taken(column: list[Any], places: Sequence[int] | None) -> list[Any]:
+    return column if places is None else [column[place] for place in places]

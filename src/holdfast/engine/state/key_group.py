@@ -1,0 +1,358 @@
+"""The state of one key group in memory: for each window a table for every cell, and the index of timers.
+
+The layout is fixed by the step: its cells, then two hidden cells for each timer, then one that remembers which keys
+a window has seen (only where `on_window_expiration` needs it), one that holds back elements (only where they are to
+be sorted by time), one that counts results (only of an aggregation that may give several for a window), for each
+cell that has a time to live one with the time of the last touch, and one with the age of the key (only where limits may
+remove it). Hidden cells have names that begin with `~`, which users' cells cannot.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import ormsgpack
+
+from holdfast.engine.state.ages import age_spec
+from holdfast.engine.state.expiry import ExpiryIndex
+from holdfast.engine.state.timers import DOMAINS, HELD, Entry, TimerIndex, timer_cells
+from holdfast.engine.tables import Slot, Table, make_table
+from holdfast.engine.tables.expiring import NEVER_TOUCHED, stamp_spec
+from holdfast.engine.tables.ordered import OrderedListTable
+from holdfast.engine.tables.value import ValueTable
+from holdfast.errors import StateConflict
+from holdfast.model.coders import BooleanCoder, Coder, VarIntCoder, default_coder
+from holdfast.model.functions.step import Step
+from holdfast.model.state.specs import OrderedListStateSpec, StateSpec, ValueStateSpec
+from holdfast.model.time.timers import TimeDomain
+from holdfast.model.windows.ready import GlobalWindow
+
+if TYPE_CHECKING:
+    from holdfast.engine.state.ledger import Ledger
+
+__all__ = ["KeyGroupState", "Layout", "WindowState", "undeclared"]
+
+_STALE_MIN = 100
+"""So many entries of an index that lead nowhere are not worth removing."""
+
+
+class Layout:
+    """Which tables a window of the step has, in which order."""
+
+    def __init__(self, step: Step, value_coder: Coder | None = None) -> None:
+        self.step = step
+        self.cells: list[StateSpec] = list(step.cells)
+        self.timers = [timer_cells(spec) for spec in step.timers]
+        self.domains = [spec.time_domain for spec in step.timers]
+        self.first_timer = len(self.cells)
+        specs = self.cells + [cell for pair in self.timers for cell in pair]
+        self.seen: int | None = None
+        self.held: int | None = None
+        if step.on_expiration is not None:
+            self.seen = len(specs)
+            specs.append(ValueStateSpec("~seen", BooleanCoder()))
+        if step.time_sorted:
+            self.held = len(specs)
+            specs.append(OrderedListStateSpec("~held", value_coder or default_coder()))
+        self.panes: int | None = None
+        grouping = step.grouping
+        if grouping is not None and grouping.keeps_whole_windows and step.windowing.allowed_lateness.micros:
+            self.panes = len(specs)
+            specs.append(ValueStateSpec("~panes", VarIntCoder()))
+        self.stamps: dict[int, int] = {}
+        """From the place of a cell that has a time to live to that of its stamps."""
+        for place, cell in enumerate(self.cells):
+            if cell.ttl is not None:
+                self.stamps[place] = len(specs)
+                specs.append(stamp_spec(cell))
+        self.age: int | None = None
+        self.keeps_last_use = step.limits is not None and step.limits.policy == "evict_lru"
+        """Whether the age of a key is when it was last used, rather than when it came."""
+        if step.limits is not None and step.limits.evicts:
+            self.age = len(specs)
+            specs.append(age_spec())
+        self.specs = specs
+        self.places = {spec.name: place for place, spec in enumerate(specs)}
+
+    def keeping(self, kept: list[StateSpec]) -> Layout:
+        """The same, with cells at the end that the step does not have; what is stored in them stays."""
+        return self.of_specs([*self.specs, *kept])
+
+    def of_specs(self, specs: list[StateSpec]) -> Layout:
+        """The same step with other tables."""
+        layout = copy.copy(self)
+        layout.specs = specs
+        layout.places = {spec.name: place for place, spec in enumerate(specs)}
+        return layout
+
+
+class WindowState:
+    """The tables of one window."""
+
+    __slots__ = ("data", "expiring", "expiry", "fired", "indexes", "layout", "tables", "window")
+
+    def __init__(
+        self,
+        layout: Layout,
+        window: Any,
+        data: bytes,
+        expiry: int,
+        indexes: dict[TimeDomain, TimerIndex],
+        expiring: dict[bool, ExpiryIndex],
+    ) -> None:
+        self.layout = layout
+        self.window = window
+        self.data = data
+        self.expiry = expiry
+        """When its state goes, in microseconds of event time."""
+        self.indexes = indexes
+        self.expiring = expiring
+        self.fired = False
+        """Of an aggregation: whether all keys have given the result of the window's end. A fresh worker finds out."""
+        self.tables: list[Table] = [make_table(spec) for spec in layout.specs]
+
+    @property
+    def seen(self) -> ValueTable:
+        assert self.layout.seen is not None
+        return self.tables[self.layout.seen]  # type: ignore[return-value]
+
+    @property
+    def panes(self) -> ValueTable:
+        assert self.layout.panes is not None
+        return self.tables[self.layout.panes]  # type: ignore[return-value]
+
+    @property
+    def held(self) -> OrderedListTable:
+        assert self.layout.held is not None
+        return self.tables[self.layout.held]  # type: ignore[return-value]
+
+    @property
+    def ages(self) -> ValueTable:
+        assert self.layout.age is not None
+        return self.tables[self.layout.age]  # type: ignore[return-value]
+
+    def stamps(self, cell: int) -> ValueTable:
+        """When each key last touched a cell that has a time to live."""
+        return self.tables[self.layout.stamps[cell]]  # type: ignore[return-value]
+
+    def is_empty(self) -> bool:
+        return not any(table.values for table in self.tables)
+
+    def forget(self, slots: Iterable[Slot]) -> None:
+        """Drops keys from all tables, as something that has been stored already."""
+        for slot in slots:
+            for table in self.tables:
+                table.values.pop(slot, None)
+
+    def pack(self, slot: Slot) -> bytes:
+        """All that a key has in this window, its timers included; empty if that is nothing. Cells go by their names."""
+        packed = {table.spec.name: table.pack(table.values[slot]) for table in self.tables if slot in table.values}
+        return ormsgpack.packb(packed) if packed else b""
+
+    def unpack(self, slot: Slot, data: bytes) -> None:
+        """Gives a key what `pack` made this of, as something that has been stored already."""
+        for name, packed in ormsgpack.unpackb(data).items() if data else ():
+            place = self.layout.places.get(name)
+            if place is not None:
+                self.tables[place].values[slot] = self.tables[place].unpack(packed)
+            elif not name.startswith("~"):
+                raise undeclared(name, self.layout)
+
+    def slots(self) -> set[Slot]:
+        """The keys that have anything in this window."""
+        return set().union(*(table.values.keys() for table in self.tables))
+
+    def pending(self, slot: Slot | None = None) -> Iterator[tuple[Entry, int]]:
+        """The timers that are set, of one key or of all."""
+        for place in range(len(self.layout.timers)):
+            untagged, tagged = (self.tables[self.layout.first_timer + 2 * place + i] for i in (0, 1))
+            for key in untagged.values if slot is None else [slot]:
+                if key in untagged.values:
+                    yield Entry(place, self.data, key, ""), untagged.values[key]
+            for key in tagged.values if slot is None else [slot]:
+                for tag, time in tagged.values.get(key, {}).items():
+                    yield Entry(place, self.data, key, tag), time
+
+    def time_of(self, entry: Entry) -> int | None:
+        """When a timer of this window is set for, in microseconds."""
+        untagged, tagged = (self.tables[self.layout.first_timer + 2 * entry.timer + i] for i in (0, 1))
+        time: int | None = tagged.values.get(entry.slot, {}).get(entry.tag) if entry.tag else untagged.values.get(entry.slot)
+        return time
+
+
+class KeyGroupState:
+    """All windows of a key group."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.windows: dict[bytes, WindowState] = {}
+        self.indexes = {domain: TimerIndex() for domain in DOMAINS}
+        self.expiring = {in_event_time: ExpiryIndex() for in_event_time in (False, True)}
+        """Cells with a time to live, by kind of time."""
+        self.dropped: list[bytes] = []
+        """Windows that expired since the last commit."""
+        self.evicted: dict[bytes, list[Slot]] = {}
+        """Keys that were removed from windows since the last commit, with all that they had."""
+        self.bundle = 1
+        """The number of the present bundle in the key group's log."""
+        self.ledger: Ledger | None = None
+        """How much there is, if anybody asks."""
+        self._expiries: list[tuple[int, bytes]] = []
+        self._window_fn = layout.step.windowing.window_fn
+        self._lateness = layout.step.windowing.allowed_lateness.micros
+
+    def window(self, window: Any) -> WindowState:
+        """The state of a window, made if there is none yet."""
+        data = self._window_fn.encode_window(window)
+        return self.windows.get(data) or self._make(window, data)
+
+    def nowhere(self) -> WindowState:
+        """A window that is none of this state's, for cells that are between bundles."""
+        return WindowState(self.layout, None, b"", 0, self.indexes, self.expiring)
+
+    def window_of(self, data: bytes) -> WindowState:
+        """The same by the window's bytes."""
+        return self.windows.get(data) or self._make(self._window_fn.decode_window(data), data)
+
+    def _make(self, window: Any, data: bytes) -> WindowState:
+        expiry = self.expiry_of(window)
+        state = WindowState(self.layout, window, data, expiry, self.indexes, self.expiring)
+        self.windows[data] = state
+        if not isinstance(window, GlobalWindow):
+            # The global window has no end.
+            heapq.heappush(self._expiries, (expiry, data))
+            if len(self._expiries) > 2 * len(self.windows) + _STALE_MIN:
+                # Most are of windows that have gone in another way, or have come more than once.
+                self._expiries = sorted(set(self._expiries).intersection(self._all_expiries()))
+        return state
+
+    def _all_expiries(self) -> Iterator[tuple[int, bytes]]:
+        return ((window.expiry, data) for data, window in self.windows.items())
+
+    def expiry_of(self, window: Any) -> int:
+        """When the watermark ends a window: its end plus the allowed lateness."""
+        return int(window.end.micros) + self._lateness
+
+    def take_expired(self) -> WindowState:
+        """The window that is next to expire; `next_expiry` has said that there is one."""
+        _, data = heapq.heappop(self._expiries)
+        return self.windows[data]
+
+    def drop(self, window: WindowState) -> None:
+        """Forgets a window and all that it holds."""
+        self._remove(window.data)
+        if any(table.values or table.changes for table in window.tables):
+            self.dropped.append(window.data)
+
+    def evict(self, slot: Slot) -> None:
+        """Removes all that a key has: its cells and timers in all windows."""
+        for data, window in self.windows.items():
+            if any(slot in table.values or slot in table.changes for table in window.tables):
+                self._unschedule(window, slot)
+                for table in window.tables:
+                    table.values.pop(slot, None)
+                    table.changes.pop(slot, None)
+                self.evicted.setdefault(data, []).append(slot)
+
+    def _unschedule(self, window: WindowState, slot: Slot) -> None:
+        """Nothing of a key is due in a window any more."""
+        for entry, _ in window.pending(slot):
+            self.indexes[self.layout.domains[entry.timer]].leave(entry)
+        self.indexes[TimeDomain.WATERMARK].leave(Entry(HELD, window.data, slot, ""))
+
+    def age_of(self, slot: Slot, besides: Collection[bytes] = ()) -> int:
+        """The age of a key, in all windows or in all others. From before there were ages, it is 0."""
+        ages = [
+            window.ages.values.get(slot, 0)
+            for data, window in self.windows.items()
+            if data not in besides and any(slot in table.values for table in window.tables)
+        ]
+        if self.layout.keeps_last_use:
+            return max(ages, default=0)
+        return min(ages, default=self.bundle)
+
+    def reindex(self) -> None:
+        """Builds the index of timers from the cells, after they were loaded."""
+        self.ledger = None
+        self._forget_empty_windows()
+        self.indexes.update({domain: TimerIndex() for domain in DOMAINS})
+        self._reindex_expiring()
+        for window in self.windows.values():
+            window.indexes = self.indexes
+            for entry, time in window.pending():
+                self.indexes[self.layout.domains[entry.timer]].enter(entry, time)
+            if self.layout.held is not None:
+                for slot, series in window.held.values.items():
+                    due = series.times[0] + self._lateness
+                    self.indexes[TimeDomain.WATERMARK].enter(Entry(HELD, window.data, slot, ""), due)
+
+    def _reindex_expiring(self) -> None:
+        self.expiring.update({in_event_time: ExpiryIndex() for in_event_time in (False, True)})
+        for cell, stamps in self.layout.stamps.items():
+            ttl = self.layout.cells[cell].ttl
+            assert ttl is not None
+            index, micros = self.expiring[ttl.in_event_time], ttl.micros
+            for data, window in self.windows.items():
+                stamped = window.tables[stamps].values
+                index.enter_all(data, cell, stamped, micros)
+                if len(stamped) < len(window.tables[cell].values):
+                    # From before the cell had a time to live: it begins when the sweep comes along.
+                    for slot in window.tables[cell].values.keys() - stamped.keys():
+                        index.enter(data, cell, slot, NEVER_TOUCHED)
+
+    def _tidy_expiring(self) -> None:
+        """Builds the indexes of expiring cells anew if most of what they hold is of cells that are gone, or there twice."""
+        cells = sum(len(window.tables[cell].values) for cell in self.layout.stamps for window in self.windows.values())
+        if sum(map(len, self.expiring.values())) > 2 * cells + _STALE_MIN:
+            self._reindex_expiring()
+
+    def next_expiry(self) -> int | None:
+        """The time of the next window to expire, if any."""
+        while self._expiries and self._expiries[0][1] not in self.windows:
+            heapq.heappop(self._expiries)
+        return self._expiries[0][0] if self._expiries else None
+
+    def touched(self) -> list[tuple[bytes, Slot]]:
+        """The (window, key) pairs of which anything changed since the last commit, windows by their bytes.
+
+        Those of windows that were dropped are not among them: `dropped` has these windows.
+        """
+        found = ((data, slot) for data, window in self.windows.items() for table in window.tables for slot in table.changes)
+        return list(dict.fromkeys(found))
+
+    def is_changed(self) -> bool:
+        return bool(self.dropped or self.evicted) or any(t.changes for w in self.windows.values() for t in w.tables)
+
+    def settle(self) -> None:
+        """The changes have been stored."""
+        self.dropped = []
+        self.evicted = {}
+        for window in self.windows.values():
+            for table in window.tables:
+                if table.changes:
+                    table.settle()
+        self._forget_empty_windows()
+        if self.layout.stamps:
+            self._tidy_expiring()
+
+    def _forget_empty_windows(self) -> None:
+        """A window that holds nothing is not stored, so it must not be in memory either: it would expire there alone."""
+        for window in list(self.windows.values()):
+            if window.is_empty() and not isinstance(window.window, GlobalWindow):
+                self._remove(window.data)
+
+    def _remove(self, data: bytes) -> None:
+        del self.windows[data]
+        for index in self.indexes.values():
+            index.drop(data)
+
+
+def undeclared(cell: str, layout: Layout) -> StateConflict:
+    """What to say of a stored cell that the step does not have."""
+    return StateConflict(
+        f"The stored state has a cell {cell!r}, which the step {layout.step.name!r} does not declare.",
+        todo="declare the cell again under the same name and kind, or start with a new checkpoint",
+    )

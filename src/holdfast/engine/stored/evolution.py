@@ -1,0 +1,181 @@
+"""Evolution: makes the stored state of a key group fit the code, before anything else is done with it.
+
+State that was written by other code is read with a layout made from its manifest, turned into the code's own, and written
+back as a snapshot, in the same transaction as the first bundle: each key group by itself, when it is next opened. From
+then on the log is the code's own, so that nothing of this lingers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.engine.log.blob import NOTE, Section
+from holdfast.engine.log.chain import SnapshotOptions, append, read_head, whole
+from holdfast.engine.log.sections import apply_sections, segments
+from holdfast.engine.log.store import BlobStore
+from holdfast.engine.state.ages import age_spec
+from holdfast.engine.state.key_group import KeyGroupState, Layout
+from holdfast.engine.state.timers import timer_cells
+from holdfast.engine.stored.manifest import LOG_BACKENDS, Evolution, Reconciled, manifest_bytes, read_manifest, reconcile
+from holdfast.engine.tables.expiring import stamp_name
+from holdfast.errors import StateConflict
+from holdfast.model.coders import BooleanCoder, Coder, OpaqueCoder, VarIntCoder, coder_from_description
+from holdfast.model.state.specs import (
+    BagStateSpec,
+    MapStateSpec,
+    OrderedListStateSpec,
+    SetStateSpec,
+    StateSpec,
+    ValueStateSpec,
+)
+from holdfast.model.time.timers import TimeDomain, TimerSpec
+
+__all__ = ["MANIFEST", "adapted", "stored_specs"]
+
+MANIFEST = "~manifest"
+"""The name of the manifest in the store, beside the log, whose names begin otherwise."""
+
+# A combining cell is kept like a value; only its CombineFn, which older code had, would make a difference.
+_KINDS: dict[str, Any] = {
+    "value": ValueStateSpec,
+    "combining": ValueStateSpec,
+    "bag": BagStateSpec,
+    "set": SetStateSpec,
+    "ordered_list": OrderedListStateSpec,
+}
+
+
+def adapted(store: BlobStore, manifest: Mapping[str, Any], layout: Layout, evolution: Evolution) -> Layout:
+    """Makes what is stored fit the manifest; gives the layout to use, which may have cells that are only kept."""
+    stored = store.get(MANIFEST)
+    if stored is None:
+        store.put(MANIFEST, manifest_bytes(manifest))
+        return layout
+    old = read_manifest(stored)
+    agreed = reconcile(old, manifest, evolution)
+    kept = [_spec(cell, None) for cell in agreed.kept]
+    wanted = layout.keeping(kept) if kept else layout
+    if manifest_bytes(old) == manifest_bytes(agreed.manifest):
+        return wanted
+    if _stores_otherwise(old, agreed):
+        if manifest["backend"] not in LOG_BACKENDS:
+            raise _not_in_the_log(manifest)
+        _rewrite(store, old, wanted, agreed)
+    store.put(MANIFEST, manifest_bytes(agreed.manifest))
+    return wanted
+
+
+def _not_in_the_log(manifest: Mapping[str, Any]) -> StateConflict:
+    return StateConflict(
+        f"The step {manifest['name']!r} renames, upgrades or drops cells, and its state is in the backend "
+        f"{manifest['backend']!r}, which keeps it in a way of its own.",
+        todo="leave the cells as they were, add new ones beside them, or start with a new checkpoint",
+    )
+
+
+def _stores_otherwise(old: Mapping[str, Any], agreed: Reconciled) -> bool:
+    """Whether what the log holds is not what the code would read."""
+    here = {cell["name"] for cell in agreed.manifest["cells"]} | set(agreed.sources.values())
+    dropped = {cell["name"] for cell in old["cells"]} - here
+    renamed = any(name != source for name, source in agreed.sources.items())
+    return bool(dropped or renamed or agreed.upgraded)
+
+
+def _rewrite(store: BlobStore, old: Mapping[str, Any], layout: Layout, agreed: Reconciled) -> None:
+    head = read_head(store)
+    before = KeyGroupState(layout.of_specs(stored_specs(old, layout, agreed)))
+    for name, blob in whole(store, head):
+        apply_sections(before, blob.sections, name)
+    after = _converted(before, layout, agreed)
+    note = Section(b"", "", NOTE, manifest_bytes(agreed.manifest), [])
+    options = SnapshotOptions(deltas_max=-1)
+    append(store, head, [note], options, segments(after, options.segment_bytes_max))
+
+
+def stored_specs(
+    manifest: Mapping[str, Any], layout: Layout | None, agreed: Reconciled | None = None, *, trust_pickle: bool = False
+) -> list[StateSpec]:
+    """All cells that a log of this manifest may have, hidden ones included."""
+    coders = _given_coders(layout, agreed)
+    specs: list[StateSpec] = []
+    for cell in manifest["cells"]:
+        specs.append(_spec(cell, coders.get(cell["name"]), trust_pickle))
+        if "ttl" in cell:
+            specs.append(ValueStateSpec(stamp_name(cell["name"]), VarIntCoder()))
+    for timer in manifest["timers"]:
+        specs += timer_cells(TimerSpec(timer["name"], TimeDomain(timer["time_domain"])))
+    specs.append(ValueStateSpec("~seen", BooleanCoder()))
+    specs.append(ValueStateSpec("~panes", VarIntCoder()))
+    specs.append(age_spec())
+    if layout is not None and layout.held is not None:
+        specs.append(layout.specs[layout.held])
+    elif manifest.get("time_sorted"):
+        specs.append(OrderedListStateSpec("~held"))
+    return specs
+
+
+def _given_coders(layout: Layout | None, agreed: Reconciled | None) -> dict[str, Coder]:
+    """The coders of stored cells that the code has: of those that go on as they are, and those given with an upgrade."""
+    if layout is None or agreed is None:
+        return {}
+    coders: dict[str, Coder] = {}
+    for cell in layout.cells:
+        source = agreed.sources.get(cell.name)
+        if source is None:
+            continue
+        if cell.name not in agreed.upgraded:
+            coders[source] = cell.coder
+        elif cell.upgrade is not None and cell.upgrade.coder is not None:
+            coders[source] = cell.upgrade.coder
+    return coders
+
+
+def _spec(cell: Mapping[str, Any], coder: Coder | None, trust_pickle: bool = False) -> StateSpec:
+    """The cell of a description. What needs code that is not there, or not trusted, stays bytes."""
+    coder = coder or _coder(cell["coder"], trust_pickle)
+    if cell["kind"] == "map":
+        return MapStateSpec(cell["name"], _coder(cell["key_coder"], trust_pickle), coder)
+    spec: StateSpec = _KINDS[cell["kind"]](cell["name"], coder)
+    return spec
+
+
+def _coder(description: Mapping[str, Any], trust_pickle: bool) -> Coder:
+    coder = coder_from_description(description, trust_pickle=trust_pickle, view_records=True)
+    return coder or OpaqueCoder(description)
+
+
+def _converted(before: KeyGroupState, layout: Layout, agreed: Reconciled) -> KeyGroupState:
+    after = KeyGroupState(layout)
+    places = before.layout.places
+    for data, window in before.windows.items():
+        target = after.window_of(data)
+        for spec, table in zip(layout.specs, target.tables, strict=True):
+            source = _source(spec.name, agreed)
+            if source not in places:
+                continue
+            old = window.tables[places[source]]
+            if spec.name in agreed.upgraded:
+                change = _change(old.spec.coder, spec)
+                table.values.update({slot: table.mapped(entry, change) for slot, entry in old.values.items()})
+            else:
+                table.values.update(old.values)
+    return after
+
+
+def _source(name: str, agreed: Reconciled) -> str:
+    """The name under which the content of a cell is stored."""
+    if name.startswith("~ttl:"):
+        cell = name.removeprefix("~ttl:")
+        return stamp_name(agreed.sources.get(cell, cell))
+    return agreed.sources.get(name, name)
+
+
+def _change(old: Coder, spec: StateSpec) -> Callable[[Any], Any]:
+    assert spec.upgrade is not None
+    function, new = spec.upgrade.function, spec.coder
+
+    def change(stored: Any) -> Any:
+        return new.freeze(function(old.thaw(stored)))
+
+    return change

@@ -1,0 +1,206 @@
+"""Stored state without the code that wrote it: a key group read by the manifest that it carries.
+
+Coders come from their descriptions. What needs code that is not there, or that is not trusted, stays bytes: it can be
+counted, moved and written again, but not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from holdfast.engine.log.blob import NOTE, Section
+from holdfast.engine.log.chain import SnapshotOptions, append, read_head, whole
+from holdfast.engine.log.head import Head
+from holdfast.engine.log.sections import apply_sections, segments
+from holdfast.engine.state.ages import AGE
+from holdfast.engine.state.key_group import KeyGroupState, Layout, WindowState
+from holdfast.engine.state.keys import sort_slots
+from holdfast.engine.stored.evolution import MANIFEST, stored_specs
+from holdfast.engine.stored.manifest import LOG_BACKENDS, read_manifest
+from holdfast.engine.tables import Slot, Table
+from holdfast.engine.tables.expiring import stamp_name
+from holdfast.errors import CheckpointError, CorruptState
+from holdfast.model.functions.step import Windowing
+from holdfast.model.state.specs import StateSpec
+from holdfast.model.time.timestamps import MAX_TIMESTAMP, Duration, Timestamp
+from holdfast.model.windows.bounded import BoundedWindow
+from holdfast.model.windows.codec import window_from_bytes
+from holdfast.model.windows.functions import NonMergingWindowFn
+
+__all__ = ["HIDDEN", "Blobs", "OpaqueWindow", "StoredCell", "StoredGroup", "StoredLayout", "read_group", "write_group"]
+
+HIDDEN = "hidden"
+"""The kind of what the engine keeps for itself."""
+
+
+class Blobs:
+    """The blobs of a key group, as a store that is only in memory."""
+
+    def __init__(self, blobs: Mapping[str, bytes] | None = None) -> None:
+        self._blobs = dict(blobs or {})
+
+    def get(self, name: str) -> bytes | None:
+        return self._blobs.get(name)
+
+    def put(self, name: str, blob: bytes) -> None:
+        self._blobs[name] = blob
+
+    def remove(self, name: str) -> None:
+        self._blobs.pop(name, None)
+
+    def items(self) -> Iterator[tuple[str, bytes]]:
+        yield from self._blobs.items()
+
+
+class OpaqueWindow(BoundedWindow):
+    """A window that only the code of its window function could read."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(MAX_TIMESTAMP)
+        self.data = data
+
+    @property
+    def start(self) -> Timestamp:
+        return self.end
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpaqueWindow) and other.data == self.data
+
+    def __hash__(self) -> int:
+        return hash(self.data)
+
+    def __repr__(self) -> str:
+        return f"window {self.data.hex()}"
+
+
+class _StoredWindows(NonMergingWindowFn):
+    """Windows as they are stored. Those of a function of a user's own may have a coder that is not there."""
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        self._known = str(description.get("id", "")).startswith("holdfast.")
+
+    def decode_window(self, data: bytes) -> BoundedWindow:
+        try:
+            return window_from_bytes(data)
+        except CorruptState:
+            if self._known:
+                raise
+            return OpaqueWindow(data)
+
+    def encode_window(self, window: BoundedWindow) -> bytes:
+        return window.data if isinstance(window, OpaqueWindow) else super().encode_window(window)
+
+
+class _StoredStep(NamedTuple):
+    name: str
+    windowing: Windowing
+
+
+class StoredLayout(Layout):
+    """The tables that a manifest speaks of, hidden ones included."""
+
+    def __init__(self, manifest: Mapping[str, Any], *, trust_pickle: bool = False) -> None:
+        windowing = manifest["windowing"]
+        lateness = Duration(micros=windowing["allowed_lateness_micros"])
+        step: Any = _StoredStep(manifest["name"], Windowing(_StoredWindows(windowing["window_fn"]), lateness))
+        self.step = step
+        self.specs = stored_specs(manifest, None, trust_pickle=trust_pickle)
+        self.places = {spec.name: place for place, spec in enumerate(self.specs)}
+        self.described = {cell["name"]: cell for cell in manifest["cells"]}
+        self.cells: list[StateSpec] = [self.specs[self.places[name]] for name in self.described]
+        self.timers = []
+        self.domains = []
+        self.first_timer = 0
+        self.seen = self.held = self.panes = None
+        self.age = self.places[AGE]
+        self.keeps_last_use = False
+        self.stamps = {}
+
+    def kind_of(self, spec: StateSpec) -> str:
+        """Of a cell its kind; "timer"; or "hidden", of what the engine keeps for itself."""
+        if spec.name in self.described:
+            return str(self.described[spec.name]["kind"])
+        return "timer" if spec.name.startswith(("~timer:", "~tags:")) else HIDDEN
+
+
+class StoredCell(NamedTuple):
+    """What one key has in one cell of one window."""
+
+    slot: Slot
+    window: WindowState
+    spec: StateSpec
+    kind: str
+    """See `StoredLayout.kind_of`."""
+    table: Table
+    entry: Any
+    expires_micros: int | None
+
+
+class StoredGroup(NamedTuple):
+    """A key group as it is stored."""
+
+    state: KeyGroupState
+    manifest: dict[str, Any]
+    head: Head
+    layout: StoredLayout
+
+    def cells(self, slots: Collection[Slot] | None = None, *, ordered: bool = True) -> Iterator[StoredCell]:
+        """All cells that hold anything, of all keys or of these: by window and cell, and by key if `ordered`."""
+        layout = self.layout
+        for data in sorted(self.state.windows):
+            window = self.state.windows[data]
+            for spec, table in zip(layout.specs, window.tables, strict=True):
+                kind = layout.kind_of(spec)
+                stamps, lifetime = self._stamps(window, layout, spec)
+                found = table.values if slots is None else [slot for slot in slots if slot in table.values]
+                for slot in sort_slots(found) if ordered else found:
+                    stamp = stamps.get(slot)
+                    expires = None if stamp is None else stamp + lifetime
+                    yield StoredCell(slot, window, spec, kind, table, table.values[slot], expires)
+
+    def _stamps(self, window: WindowState, layout: StoredLayout, spec: StateSpec) -> tuple[Mapping[Slot, int], int]:
+        """When the cell of each key was last touched, and how long it lives from then."""
+        ttl = layout.described.get(spec.name, {}).get("ttl")
+        if ttl is None:
+            return {}, 0
+        return window.tables[layout.places[stamp_name(spec.name)]].values, int(ttl["micros"])
+
+    def slots(self) -> set[Slot]:
+        """The keys that have anything."""
+        return set().union(*(window.slots() for window in self.state.windows.values()))
+
+
+def read_group(blobs: Blobs, *, trust_pickle: bool = False) -> StoredGroup:
+    """The state that the blobs of a key group hold. Every blob is checked before anything is decoded from it."""
+    stored = blobs.get(MANIFEST)
+    if stored is None:
+        raise CorruptState("A key group has no manifest beside its state.")
+    manifest = read_manifest(stored)
+    if manifest["backend"] not in LOG_BACKENDS:
+        raise CheckpointError(
+            f"The state of the step {manifest['name']!r} is in the backend {manifest['backend']!r}, which keeps it in a way "
+            "of its own.",
+            todo="read it with that backend's own tools",
+        )
+    layout = StoredLayout(manifest, trust_pickle=trust_pickle)
+    state = KeyGroupState(layout)
+    head = read_head(blobs)
+    for name, blob in whole(blobs, head):
+        apply_sections(state, blob.sections, name)
+    return StoredGroup(state, manifest, head, layout)
+
+
+def write_group(state: KeyGroupState, manifest_data: bytes, last: int, origin: bytes) -> Blobs:
+    """The blobs of a new key group that holds this state, as one snapshot.
+
+    `last` is a number after which the log goes on: no smaller than that of any log that the state comes from, since ages
+    of keys are such numbers. `origin` must be different whenever the state is: by it alone a worker could take this log for
+    another one.
+    """
+    blobs = Blobs()
+    blobs.put(MANIFEST, manifest_data)
+    options = SnapshotOptions(deltas_max=-1)
+    note = Section(b"", "", NOTE, origin, [])
+    append(blobs, Head(base=last, last=last), [note], options, segments(state, options.segment_bytes_max))
+    return blobs

@@ -1,0 +1,1 @@
+"""Combiners, and the triggers that decide when an aggregation gives results."""

@@ -1,0 +1,259 @@
+"""The ready combiners.
+
+Those that take a `field` read that field of each element and leave out None: `Sum("total")`. Accumulators are
+plain numbers, tuples, lists, sets and dicts. Those that compare values want them to have an order: with NaN
+among the values their result depends on the order of arrival.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from holdfast.errors import InputError, InvalidStep
+from holdfast.model.aggregate.combine import CombineFn, FieldCombineFn, added
+from holdfast.model.aggregate.sketches import ApproximateDistinct
+from holdfast.model.foreign import foreign_problem
+
+__all__ = [
+    "ApproximateDistinct",
+    "Count",
+    "CountCombineFn",
+    "Largest",
+    "Max",
+    "Mean",
+    "MeanCombineFn",
+    "Min",
+    "Smallest",
+    "Sum",
+    "ToDict",
+    "ToDictCombineFn",
+    "ToList",
+    "ToListCombineFn",
+    "ToSet",
+    "ToSetCombineFn",
+    "Top",
+    "TopCombineFn",
+]
+
+
+class Sum(FieldCombineFn):
+    """The sum, by plain addition from 0. The sum of nothing is 0."""
+
+    def create_accumulator(self) -> Any:
+        return 0
+
+    def _add(self, accumulator: Any, value: Any) -> Any:
+        return accumulator + value
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        return added(accumulators)
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return accumulator
+
+
+class Count(FieldCombineFn):
+    """How many elements there are; with a field, how many have it."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def _add(self, accumulator: int, value: Any) -> int:
+        return accumulator + 1
+
+    def merge_accumulators(self, accumulators: Iterable[int]) -> int:
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        return accumulator
+
+
+class Mean(FieldCombineFn):
+    """The arithmetic mean; NaN for nothing. The accumulator is (sum, count)."""
+
+    def create_accumulator(self) -> tuple[Any, int]:
+        return (0, 0)
+
+    def _add(self, accumulator: tuple[Any, int], value: Any) -> tuple[Any, int]:
+        return (accumulator[0] + value, accumulator[1] + 1)
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[Any, int]]) -> tuple[Any, int]:
+        total: Any = 0
+        count = 0
+        for held_total, held_count in accumulators:
+            total, count = total + held_total, count + held_count
+        return (total, count)
+
+    def extract_output(self, accumulator: tuple[Any, int]) -> Any:
+        total, count = accumulator
+        return total / count if count else math.nan
+
+
+class _Extreme(FieldCombineFn):
+    """The first of the extreme values. The accumulator is () for nothing, else (value,)."""
+
+    def create_accumulator(self) -> tuple[Any, ...]:
+        return ()
+
+    def _add(self, accumulator: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+        return accumulator if accumulator and not self._beats(value, accumulator[0]) else (value,)
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+        best: tuple[Any, ...] = ()
+        for held in accumulators:
+            if held:
+                best = self._add(best, held[0])
+        return best
+
+    def extract_output(self, accumulator: tuple[Any, ...]) -> Any:
+        return accumulator[0] if accumulator else None
+
+    def _beats(self, value: Any, other: Any) -> bool:
+        raise NotImplementedError
+
+
+class Min(_Extreme):
+    """The smallest value, the first of equal ones. None for nothing, where the builtin `min` raises."""
+
+    def _beats(self, value: Any, other: Any) -> bool:
+        return bool(value < other)
+
+
+class Max(_Extreme):
+    """The largest value, the first of equal ones. None for nothing, where the builtin `max` raises."""
+
+    def _beats(self, value: Any, other: Any) -> bool:
+        return bool(other < value)
+
+
+class Top(CombineFn):
+    """The `n` largest elements as a list, largest first; with `reverse` the smallest, smallest first.
+
+    They are compared by `key(element)` if there is a key. Of equal ones the earlier come first and stay.
+
+    The accumulator is a list of at most 2n elements, of which `compact` keeps n.
+    """
+
+    def __init__(self, n: int, key: Callable[[Any], Any] | None = None, reverse: bool = False) -> None:
+        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+            raise InvalidStep(type(self).__name__, [f"n must be a whole number from 1 on, but is {n!r}"])
+        foreign = None if key is None else foreign_problem(key)
+        if foreign is not None or not (key is None or callable(key)):
+            reason = foreign or "give a function from an element to what it is compared by"
+            raise InvalidStep.of(type(self).__name__, [f"key is {key!r}: {reason}"])
+        self.n = n
+        self.key = key
+        self.reverse = reverse
+
+    def create_accumulator(self) -> list[Any]:
+        return []
+
+    def add_input(self, mutable_accumulator: list[Any], element: Any) -> list[Any]:
+        mutable_accumulator.append(element)
+        # Sorting only every n-th time keeps the cost of an element small.
+        return self.compact(mutable_accumulator) if len(mutable_accumulator) > 2 * self.n else mutable_accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+        return self.compact([element for held in accumulators for element in held])
+
+    def compact(self, accumulator: list[Any]) -> list[Any]:
+        # Sorting is stable both ways, so equal elements stay in the order in which they came.
+        return sorted(accumulator, key=self.key, reverse=not self.reverse)[: self.n]
+
+    def extract_output(self, accumulator: list[Any]) -> list[Any]:
+        return self.compact(accumulator)
+
+    def default_label(self) -> str:
+        return f"{type(self).__name__}({self.n})"
+
+    __repr__ = default_label
+
+
+class Largest(Top):
+    """The `n` largest elements as a list, largest first."""
+
+    def __init__(self, n: int, key: Callable[[Any], Any] | None = None) -> None:
+        super().__init__(n, key)
+
+
+class Smallest(Top):
+    """The `n` smallest elements as a list, smallest first."""
+
+    def __init__(self, n: int, key: Callable[[Any], Any] | None = None) -> None:
+        super().__init__(n, key, reverse=True)
+
+
+class ToList(FieldCombineFn):
+    """All values as a list, in the order in which they came. It grows without bound."""
+
+    def create_accumulator(self) -> list[Any]:
+        return []
+
+    def _add(self, accumulator: list[Any], value: Any) -> list[Any]:
+        accumulator.append(value)
+        return accumulator
+
+    def add_inputs(self, mutable_accumulator: list[Any], elements: Iterable[Any]) -> list[Any]:
+        mutable_accumulator.extend(self._values(elements))
+        return mutable_accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+        return [value for held in accumulators for value in held]
+
+    def extract_output(self, accumulator: list[Any]) -> list[Any]:
+        return list(accumulator)
+
+
+class ToSet(FieldCombineFn):
+    """The distinct values as a set. It grows with their number."""
+
+    def create_accumulator(self) -> set[Any]:
+        return set()
+
+    def _add(self, accumulator: set[Any], value: Any) -> set[Any]:
+        accumulator.add(value)
+        return accumulator
+
+    def add_inputs(self, mutable_accumulator: set[Any], elements: Iterable[Any]) -> set[Any]:
+        mutable_accumulator.update(self._values(elements))
+        return mutable_accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[set[Any]]) -> set[Any]:
+        return set().union(*accumulators)
+
+    def extract_output(self, accumulator: set[Any]) -> set[Any]:
+        return set(accumulator)
+
+
+class ToDict(CombineFn):
+    """The (key, value) pairs as a dict; the last value of a key holds. It grows with the number of keys."""
+
+    def create_accumulator(self) -> dict[Any, Any]:
+        return {}
+
+    def add_input(self, mutable_accumulator: dict[Any, Any], element: Any) -> dict[Any, Any]:
+        try:
+            key, value = element
+        except (TypeError, ValueError):
+            raise InputError("ToDict takes (key, value) pairs.", detail=f"The element is {element!r:.200}") from None
+        mutable_accumulator[key] = value
+        return mutable_accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[dict[Any, Any]]) -> dict[Any, Any]:
+        merged: dict[Any, Any] = {}
+        for held in accumulators:
+            merged.update(held)
+        return merged
+
+    def extract_output(self, accumulator: dict[Any, Any]) -> dict[Any, Any]:
+        return dict(accumulator)
+
+
+CountCombineFn = Count
+MeanCombineFn = Mean
+TopCombineFn = Top
+ToDictCombineFn = ToDict
+ToListCombineFn = ToList
+ToSetCombineFn = ToSet

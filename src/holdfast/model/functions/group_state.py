@@ -1,0 +1,360 @@
+"""Group state: a function over all values that a key got in a micro-batch, with one state value and one timeout.
+
+It is the shape of Spark's `flatMapGroupsWithState`, on one value cell and one timer. What a call sees:
+
+    the key has values:           fn(key, values, state)    the pending timeout is cancelled; the call may set a new one
+    the key's timeout has passed: fn(key, [], state)        once, with state.hasTimedOut
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from types import GeneratorType
+from typing import Any, Literal
+
+from holdfast.errors import GroupStateError, OutputError
+from holdfast.model.coders import Coder
+from holdfast.model.foreign import foreign_problem
+from holdfast.model.functions.dofn import DoFn, Grouped, GroupedDoFn
+from holdfast.model.metrics import Metrics
+from holdfast.model.present import BundleClocks, current_clocks
+from holdfast.model.state.specs import ValueState, ValueStateSpec
+from holdfast.model.time.timers import TimeDomain, Timer, TimerSpec, on_timer
+from holdfast.model.time.timestamps import MIN_TIMESTAMP, Duration, Timestamp
+
+__all__ = ["FlatMapGroupsWithState", "GroupState", "MapGroupsWithState"]
+
+Span = str | int | timedelta | Duration
+When = int | datetime | Timestamp
+
+GroupTimeout = Literal["none", "processing_time", "event_time", "NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout"]
+"""How a group times out; the last three are the values of Spark's `GroupStateTimeout`."""
+
+_MILLI = 1000
+_UNREAD: Any = object()
+_TIMEOUTS = {
+    None: None,
+    "none": None,
+    "processing_time": TimeDomain.REAL_TIME,
+    "event_time": TimeDomain.WATERMARK,
+    # The values of Spark's GroupStateTimeout.
+    "NoTimeout": None,
+    "ProcessingTimeTimeout": TimeDomain.REAL_TIME,
+    "EventTimeTimeout": TimeDomain.WATERMARK,
+}
+_NAMES = {TimeDomain.REAL_TIME: "processing_time", TimeDomain.WATERMARK: "event_time"}
+
+
+class GroupState:
+    """The state of the key of the present call, with Spark's names. Do not keep it beyond the call.
+
+    Numbers are milliseconds, as Spark has them. A timeout is set anew in each call, or there is none afterwards.
+    """
+
+    __slots__ = ("_cell", "_clocks", "_domain", "_kept", "_timed_out", "_timer")
+
+    def __init__(
+        self, cell: ValueState[Any], timer: Timer | None, domain: TimeDomain | None, clocks: BundleClocks, timed_out: bool
+    ) -> None:
+        self._cell = cell
+        self._timer = timer
+        self._domain = domain
+        self._clocks = clocks
+        self._timed_out = timed_out
+        # What `exists` has read, for the `get` that mostly follows: a value is decoded once.
+        self._kept = _UNREAD
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a value."""
+        self._kept = self._read()
+        return self._kept is not None
+
+    @property
+    def get(self) -> Any:
+        """The value; an error if there is none. Changing it in place changes nothing until it is given to `update`."""
+        value = self._read()
+        if value is None:
+            raise GroupStateError(
+                "state.get was asked for a value, and the key has none.",
+                todo="ask state.exists first, or use state.getOption, which gives None",
+            )
+        return value
+
+    @property
+    def getOption(self) -> Any:
+        """The value, or None if there is none."""
+        return self._read()
+
+    def update(self, newValue: Any) -> None:
+        """Replaces the value."""
+        if newValue is None:
+            raise GroupStateError(
+                "state.update was given None, which would say that there is no value.",
+                todo="call state.remove() to have none, or keep something that stands for it",
+            )
+        self._kept = _UNREAD
+        self._cell.write(newValue)
+
+    def remove(self) -> None:
+        """Removes the value. A timeout that this call has set, or sets afterwards, stays."""
+        self._kept = _UNREAD
+        self._cell.clear()
+
+    @property
+    def hasTimedOut(self) -> bool:
+        """Whether the call is made because the key's timeout has passed."""
+        return self._timed_out
+
+    def setTimeoutDuration(self, duration: Span) -> None:
+        """The key times out when so much processing time has passed: milliseconds, a text, a timedelta or a Duration."""
+        timer = self._timer_of(TimeDomain.REAL_TIME, "setTimeoutDuration")
+        micros = _span_micros(duration)
+        if micros <= 0:
+            raise GroupStateError(
+                f"A timeout cannot be after {duration!r}.", todo="give a duration that is longer than zero"
+            )
+        self._set(timer, self._clocks.now + micros)
+
+    def setTimeoutTimestamp(self, timestamp: When, additionalDuration: Span = 0) -> None:
+        """The key times out when the watermark has passed the time: milliseconds, an aware datetime or a Timestamp.
+
+        The additional duration is added to it. A time before the watermark is an error.
+        """
+        timer = self._timer_of(TimeDomain.WATERMARK, "setTimeoutTimestamp")
+        time = _time_micros(timestamp) + _span_micros(additionalDuration)
+        if time <= 0:
+            raise GroupStateError(
+                f"A timeout cannot be at {timestamp!r}, which is not after 1970.", todo="give the time in milliseconds"
+            )
+        watermark = self._watermark()
+        if not self._at_end() and time < watermark:
+            raise GroupStateError(
+                f"A timeout cannot be at {Timestamp(micros=time)}, before the watermark at {Timestamp(micros=watermark)}.",
+                todo="set it relative to state.getCurrentWatermarkMs(), or add a duration that is long enough",
+            )
+        # Due when the watermark is beyond the time, where a timer is due at its time.
+        self._set(timer, time + 1)
+
+    def getCurrentProcessingTimeMs(self) -> int:
+        """The time of the micro-batch, which a replay sees again."""
+        return self._clocks.now // _MILLI
+
+    def getCurrentWatermarkMs(self) -> int:
+        """The watermark by which the values of this call are not late; 0 as long as there is none."""
+        watermark = self._watermark()
+        return 0 if watermark <= MIN_TIMESTAMP.micros else watermark // _MILLI
+
+    def getCurrentProcessingTime(self) -> int:
+        """The same as `getCurrentProcessingTimeMs`."""
+        return self.getCurrentProcessingTimeMs()
+
+    def getCurrentWatermark(self) -> int:
+        """The same as `getCurrentWatermarkMs`."""
+        return self.getCurrentWatermarkMs()
+
+    def _read(self) -> Any:
+        kept, self._kept = self._kept, _UNREAD
+        return self._cell.read() if kept is _UNREAD else kept
+
+    def _watermark(self) -> int:
+        # Values that another step of the query gave may be behind the watermark, and are not late.
+        return self._clocks.watermark if self._timed_out else self._clocks.late
+
+    def _at_end(self) -> bool:
+        """Whether the input has ended: then every timeout that is set has passed, once."""
+        return self._timed_out and self._clocks.final
+
+    def _set(self, timer: Timer, micros: int) -> None:
+        if not self._at_end():
+            timer.set(Timestamp(micros=micros))
+
+    def _timer_of(self, wanted: TimeDomain, method: str) -> Timer:
+        if self._timer is None or self._domain is not wanted:
+            has = "none" if self._domain is None else _NAMES[self._domain]
+            raise GroupStateError(
+                f"state.{method} needs the timeout {_NAMES[wanted]!r}, and this step has {has!r}.",
+                todo=f"build the step with timeout={_NAMES[wanted]!r}, or set the timeout in the other way",
+            )
+        return self._timer
+
+    def __repr__(self) -> str:
+        value = self.getOption
+        return f"GroupState({'<undefined>' if value is None else repr(value)})"
+
+
+def _span_micros(span: Any) -> int:
+    if isinstance(span, int) and not isinstance(span, bool):
+        return span * _MILLI
+    if isinstance(span, (str, timedelta, Duration)):
+        return Duration.of(span).micros
+    raise GroupStateError(
+        f"A duration cannot be made of {span!r}.", todo="give whole milliseconds, a text such as '5 minutes', or a timedelta"
+    )
+
+
+def _time_micros(when: Any) -> int:
+    if isinstance(when, int) and not isinstance(when, bool):
+        return when * _MILLI
+    if isinstance(when, (datetime, Timestamp)):
+        return Timestamp.of(when).micros
+    raise GroupStateError(
+        f"A time cannot be made of {when!r}.", todo="give whole milliseconds since 1970, an aware datetime or a Timestamp"
+    )
+
+
+class _GroupsWithState(GroupedDoFn):
+    """What the two have in common. Cell and timer depend on the arguments, so each instance has a class of its own."""
+
+    method = ""
+
+    def __init__(
+        self,
+        fn: Callable[[Any, list[Any], GroupState], Any],
+        *,
+        timeout: GroupTimeout | None = None,
+        state_coder: Coder | None = None,
+    ) -> None:
+        self._fn = fn
+        self._problems = [*_function_problems(fn, self.method), *_timeout_problems(timeout)]
+        spec = ValueStateSpec("state", state_coder)
+        domain = None if self._problems else _TIMEOUTS[timeout]
+        base = type(self)
+        self.__class__ = _without_timeout(base, spec) if domain is None else _with_timeout(base, spec, domain)
+        self.__class__.__name__ = base.__name__
+
+    def declaration_problems(self) -> Iterable[str]:
+        return self._problems
+
+    @property
+    def code_modules(self) -> list[str]:
+        return [str(_inner(self._fn).__module__)]
+
+    def default_label(self) -> str:
+        name = str(getattr(_inner(self._fn), "__name__", ""))
+        return name if name.isidentifier() else self.method
+
+    def _rows(self, key: Any, values: list[Any], state: GroupState) -> Iterable[Any] | None:
+        """Calls the function, and gives its rows."""
+        raise NotImplementedError
+
+
+def _without_timeout(base: type[_GroupsWithState], spec: ValueStateSpec) -> type[_GroupsWithState]:
+    """The class with its cell."""
+
+    class WithoutTimeout(base):  # type: ignore[valid-type,misc]
+        def process(self, element: Any, cell: Any = DoFn.StateParam(spec)) -> Any:
+            key, group = element
+            return self._rows(key, group.values, GroupState(cell, None, None, _clocks(), False))
+
+    return WithoutTimeout
+
+
+def _with_timeout(base: type[_GroupsWithState], spec: ValueStateSpec, domain: TimeDomain) -> type[_GroupsWithState]:
+    """The class with its cell and its timer."""
+    timeout = TimerSpec("timeout", domain)
+    is_event_time = domain is TimeDomain.WATERMARK
+
+    class WithTimeout(base):  # type: ignore[valid-type,misc]
+        def process(self, element: Any, cell: Any = DoFn.StateParam(spec), timer: Any = DoFn.TimerParam(timeout)) -> Any:
+            key, group = element
+            clocks = _clocks()
+            values = _on_time(group, clocks.late) if is_event_time else group.values
+            if not values:
+                return None
+            timer.clear()
+            return self._rows(key, values, GroupState(cell, timer, domain, clocks, False))
+
+        @on_timer(timeout)
+        def on_timeout(
+            self, key: Any = DoFn.KeyParam, cell: Any = DoFn.StateParam(spec), timer: Any = DoFn.TimerParam(timeout)
+        ) -> Any:
+            return self._rows(key, [], GroupState(cell, timer, domain, _clocks(), True))
+
+    return WithTimeout
+
+
+def _clocks() -> BundleClocks:
+    clocks = current_clocks()
+    assert clocks is not None, "a function is called within a bundle"
+    return clocks
+
+
+def _on_time(group: Grouped, watermark: int) -> list[Any]:
+    """The values that are not older than the watermark. Spark drops the others where timeouts go by event time."""
+    if min(group.times) >= watermark:
+        return group.values
+    kept = [value for value, time in zip(*group, strict=True) if time >= watermark]
+    Metrics.counter("group_state", "late").inc(len(group.values) - len(kept))
+    return kept
+
+
+def _inner(fn: Any) -> Any:
+    """The function in a `functools.partial`."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
+
+
+def _function_problems(fn: Any, method: str) -> Iterator[str]:
+    foreign = foreign_problem(fn)
+    if foreign is not None:
+        yield f"{method} takes a function of (key, values, state): {foreign}"
+        return
+    if not callable(fn):
+        yield f"{method} was given {fn!r}; give a function of (key, values, state)."
+        return
+    try:
+        inspect.signature(fn).bind("key", [], "state")
+    except TypeError as error:
+        name = getattr(fn, "__name__", repr(fn))
+        yield f"{name} cannot be called with (key, values, state): {error}. Give it these three parameters."
+    except ValueError:
+        pass  # a function that does not tell its parameters
+
+
+def _timeout_problems(timeout: Any) -> Iterator[str]:
+    if not (timeout is None or isinstance(timeout, str)) or timeout not in _TIMEOUTS:
+        yield f"timeout is {timeout!r}; it can be None, 'processing_time' or 'event_time'."
+
+
+class FlatMapGroupsWithState(_GroupsWithState):
+    """Calls `fn(key, values, state)` for each key of a micro-batch; it yields rows, or returns an iterable of rows or None.
+
+    `timeout` is None, "processing_time" or "event_time". What `fn` does depends on which values come in one micro-batch
+    if you let it: it is called once for all of them.
+    """
+
+    method = "flat_map_groups_with_state"
+
+    def _rows(self, key: Any, values: list[Any], state: GroupState) -> Iterable[Any] | None:
+        rows: Any = self._fn(key, values, state)
+        if rows is None or type(rows) is GeneratorType:
+            return rows
+        if isinstance(rows, (str, bytes, dict)) or not isinstance(rows, Iterable):
+            kind = type(rows).__name__
+            raise OutputError(
+                f"{self.default_label()} returned a {kind}; flat_map_groups_with_state takes an iterable of rows, or None.",
+                detail=f"It returned {rows!r:.200}",
+                todo="yield the row, or return it in a list: return [row]",
+            )
+        return rows
+
+
+class MapGroupsWithState(_GroupsWithState):
+    """Calls `fn(key, values, state)` for each key of a micro-batch; it returns exactly one row, also when it timed out."""
+
+    method = "map_groups_with_state"
+
+    def _rows(self, key: Any, values: list[Any], state: GroupState) -> Iterable[Any] | None:
+        row: Any = self._fn(key, values, state)
+        if row is None or isinstance(row, Iterator):
+            gave = "no row" if row is None else "an iterator"
+            raise OutputError(
+                f"{self.default_label()} gave {gave}; map_groups_with_state takes exactly one row from each call.",
+                todo="return one row, or use flat_map_groups_with_state, which takes any number of them",
+            )
+        return (row,)

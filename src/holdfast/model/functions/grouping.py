@@ -1,0 +1,275 @@
+"""Groupings: aggregations by key and window, described once and run by the engine in one of two ways.
+
+`CombinePerKey` and `GroupByKey` say what is computed, a `Grouping` adds windows and triggers. If every window gives its
+result when the watermark passes its end, the engine keeps whole windows (`engine.grouping`); any other trigger, and windows
+that merge, run as a function with cells and timers (`model.triggered`). Both give the same results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.errors import HoldfastError, InvalidStep
+from holdfast.model.aggregate.combine import CombineFn
+from holdfast.model.aggregate.triggers import (
+    Accumulation,
+    AccumulationMode,
+    AfterCount,
+    AfterWatermark,
+    DefaultTrigger,
+    Trigger,
+)
+from holdfast.model.coders import BytesCoder, Coder, ListCoder, VarIntCoder, default_coder
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.options import StepOptions
+from holdfast.model.functions.params import ParamKind
+from holdfast.model.functions.signature import Argument, MethodSignature
+from holdfast.model.functions.step import Step, Windowing, build_step, read_windowing, step_tags
+from holdfast.model.functions.triggered import TriggeredGrouping
+from holdfast.model.state.specs import BagStateSpec, CombiningStateSpec, MapStateSpec, StateSpec
+from holdfast.model.time.timers import TimeDomain, TimerSpec
+
+__all__ = ["CombinePerKey", "GroupByKey", "Grouping", "build", "build_grouping"]
+
+PANES = "panes"
+"""The cell of what is known of each window, beside those of the columns."""
+
+_MODES = (AccumulationMode.DISCARDING, AccumulationMode.ACCUMULATING)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One result of a grouping: combined values, or all of them as a list."""
+
+    name: str
+    combine_fn: CombineFn | None
+    coder: Coder
+    """Of accumulators, or of the values that are listed."""
+
+
+class GroupByKey:
+    """All values of a key and window, as a list in the order in which they came."""
+
+    default_name = "GroupByKey"
+
+    def __init__(self, coder: Coder | None = None) -> None:
+        self.coder = coder or default_coder()
+
+    def columns(self) -> tuple[list[Column], list[str]]:
+        return [Column("values", None, self.coder)], []
+
+    def shaped(self, results: tuple[Any, ...]) -> Any:
+        return results[0]
+
+
+class CombinePerKey:
+    """The values of a key and window combined: by one CombineFn or function such as `sum`, or by several, with names."""
+
+    default_name = "CombinePerKey"
+
+    def __init__(self, fn: CombineFn | Callable[..., Any] | Mapping[str, CombineFn | Callable[..., Any]]) -> None:
+        self.fn = fn
+
+    @property
+    def is_single(self) -> bool:
+        return not isinstance(self.fn, Mapping)
+
+    def columns(self) -> tuple[list[Column], list[str]]:
+        """The results, and what is wrong with them."""
+        given = dict(self.fn) if isinstance(self.fn, Mapping) else {"value": self.fn}
+        problems = [] if given else ["There is nothing to combine: give a CombineFn, or several by name."]
+        made: list[Column] = []
+        for name, fn in given.items():
+            spec = CombiningStateSpec(name, fn)
+            problems += list(spec.problems())
+            if name == PANES:
+                problems.append(f"A result cannot have the name {PANES!r}; Holdfast's own cell has it.")
+            if spec.combine_fn is not None:
+                made.append(Column(name, spec.combine_fn, spec.coder))
+        return made, problems
+
+    def shaped(self, results: tuple[Any, ...]) -> Any:
+        """The results as a test sees them: bare if there is one, else by name."""
+        if self.is_single:
+            return results[0]
+        assert isinstance(self.fn, Mapping)
+        return dict(zip(self.fn, results, strict=True))
+
+
+Transform = GroupByKey | CombinePerKey
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """What a grouping does, with all that decides about it."""
+
+    transform: Transform
+    columns: tuple[Column, ...]
+    windowing: Windowing
+    trigger: Trigger
+    mode: Accumulation
+    call_by_call: bool = False
+    """Whether each key is looked at by itself: where an element may be refused, because it fails or finds no room."""
+
+    @property
+    def is_accumulating(self) -> bool:
+        return self.mode == AccumulationMode.ACCUMULATING
+
+    @property
+    def keeps_whole_windows(self) -> bool:
+        """Whether all keys of a window give their results together, when the watermark passes its end."""
+        if self.call_by_call or self.windowing.window_fn.is_merging():
+            return False
+        return _is_default(self.trigger, self.windowing)
+
+    def shaped(self, result: tuple[Any, tuple[Any, ...]]) -> tuple[Any, Any]:
+        """A result as a test sees it: the key, and the values bare if there is one, else by name."""
+        key, values = result
+        return key, self.transform.shaped(values)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "transform": type(self.transform).__name__,
+            "trigger": {"id": "default"} if self.keeps_whole_windows else self.trigger.describe(),
+            "accumulation_mode": self.mode,
+        }
+
+
+def _is_default(trigger: Trigger, windowing: Windowing) -> bool:
+    if not isinstance(trigger, AfterWatermark) or trigger.early is not None:
+        return False
+    return windowing.allowed_lateness.micros == 0 or trigger.late == AfterCount(1)
+
+
+def build(fn: DoFn | Transform, options: StepOptions, *, input_problems: Iterable[str] = ()) -> Step:
+    """The step of a DoFn or of a grouping: `build_step` or `build_grouping`."""
+    if isinstance(fn, Transform):
+        return build_grouping(fn, options, input_problems=input_problems)
+    problems = list(input_problems)
+    if options.trigger is not None or options.accumulation_mode is not None:
+        problems.append(
+            "A trigger says when an aggregation gives its results. A DoFn sees every element as it comes and gives "
+            "what it likes: leave trigger and accumulation_mode out, or use combine_per_key or group_by_key."
+        )
+    return build_step(fn, options, input_problems=problems)
+
+
+def build_grouping(transform: Transform, options: StepOptions, *, input_problems: Iterable[str] = ()) -> Step:
+    """Checks everything and gives the step, or raises one InvalidStep that lists all that is wrong."""
+    problems = [*input_problems, *options.problems(), *_not_for_groupings(transform, options)]
+    lateness, window_fn = read_windowing(options.windowing, options.allowed_lateness, problems)
+    columns, column_problems = transform.columns()
+    problems += column_problems
+    problems += trigger_problems(options.trigger, options.accumulation_mode, lateness.micros)
+    tags = step_tags(options, problems)
+    step_name = options.name or transform.default_name
+    if problems:
+        raise InvalidStep(step_name, dict.fromkeys(problems))
+    grouping = Grouping(
+        transform=transform,
+        columns=tuple(columns),
+        windowing=Windowing(window_fn, lateness),
+        trigger=options.trigger or DefaultTrigger(),
+        mode=options.accumulation_mode or AccumulationMode.DISCARDING,
+        call_by_call=options.on_error != "fail" or options.limits is not None,
+    )
+    try:
+        cells, timers, windowing = (_whole_windows if grouping.keeps_whole_windows else _triggered)(grouping)
+    except HoldfastError as error:
+        raise error.within(step=step_name) from None
+    return _step(step_name, grouping, windowing, cells, timers, tags, options)
+
+
+def _not_for_groupings(transform: Transform, options: StepOptions) -> Iterator[str]:
+    if options.side_inputs:
+        yield f"{transform.default_name} takes no side_inputs; that is for DoFns."
+    if options.requires_time_sorted_input:
+        yield f"{transform.default_name} takes no requires_time_sorted_input; that is for DoFns."
+
+
+def trigger_problems(trigger: Any, mode: Any, lateness: int) -> Iterator[str]:
+    """What is wrong with a trigger and an accumulation mode, together with the allowed lateness in microseconds."""
+    if trigger is not None and not isinstance(trigger, Trigger):
+        given = f"the class {trigger.__name__}" if isinstance(trigger, type) else repr(trigger)
+        yield f"The trigger is {given}; give one such as AfterWatermark(early=AfterCount(100))."
+        return
+    if mode is not None and mode not in _MODES:
+        yield f"accumulation_mode is {mode!r}; it can be {' or '.join(map(repr, _MODES))}."
+    if trigger is None:
+        return
+    if mode is None and trigger != DefaultTrigger():
+        yield (
+            f"The trigger {trigger!r} may give several results for a window; say by accumulation_mode whether each holds "
+            "only what is new ('discarding') or all so far ('accumulating')."
+        )
+    reason = trigger.finishes(lateness)
+    if reason is not None:
+        yield (
+            f"The trigger is unsafe: {reason}, and what came after that would be lost. Wrap it in Repeatedly(...), or use "
+            "AfterWatermark(early=..., late=...)."
+        )
+
+
+_Parts = tuple[tuple[StateSpec, ...], tuple[TimerSpec, ...], Windowing]
+
+
+def _whole_windows(grouping: Grouping) -> _Parts:
+    return tuple(_cell(column) for column in grouping.columns), (), grouping.windowing
+
+
+def _cell(column: Column) -> StateSpec:
+    if column.combine_fn is None:
+        return BagStateSpec(column.name, column.coder)
+    return CombiningStateSpec(column.name, column.coder, column.combine_fn)
+
+
+def _triggered(grouping: Grouping) -> _Parts:
+    cells = (MapStateSpec(PANES, BytesCoder(), default_coder()), *(_map_cell(column) for column in grouping.columns))
+    timers = [TimerSpec("event", TimeDomain.WATERMARK)]
+    if grouping.trigger.uses_processing_time():
+        timers.append(TimerSpec("clock", TimeDomain.REAL_TIME))
+    # Its windows are keys of maps in the cells of the global window: those of a key may merge, whatever others' do.
+    return cells, tuple(timers), Windowing()
+
+
+def _map_cell(column: Column) -> StateSpec:
+    if column.combine_fn is None:
+        return MapStateSpec(column.name, VarIntCoder(), ListCoder(column.coder))
+    return MapStateSpec(column.name, BytesCoder(), column.coder)
+
+
+def _step(
+    name: str,
+    grouping: Grouping,
+    windowing: Windowing,
+    cells: tuple[StateSpec, ...],
+    timers: tuple[TimerSpec, ...],
+    tags: frozenset[str] | None,
+    options: StepOptions,
+) -> Step:
+    fn = TriggeredGrouping(grouping)
+    state = [Argument(cell.name, ParamKind.STATE, cell) for cell in cells]
+    state += [Argument(timer.name, ParamKind.TIMER, timer) for timer in timers]
+    key, tag = Argument("key", ParamKind.KEY), Argument("tag", ParamKind.TIMER_TAG)
+    at = Argument("at", ParamKind.TIMESTAMP)
+    callbacks = {"event": fn.on_event, "clock": fn.on_clock}
+    return Step(
+        name=name,
+        fn=fn,
+        windowing=windowing,
+        cells=cells,
+        timers=timers,
+        process=MethodSignature("process", fn.process, [Argument("element", ParamKind.ELEMENT), *state]),
+        callbacks={t.name: MethodSignature(t.name, callbacks[t.name], [key, at, tag, *state]) for t in timers},
+        on_expiration=None,
+        side_inputs={},
+        extra_side_inputs=(),
+        dead_letters=options.on_error == "dead_letter",
+        time_sorted=False,
+        tags=tags,
+        grouping=grouping,
+        limits=options.limits,
+        key_groups=options.key_groups,
+    )

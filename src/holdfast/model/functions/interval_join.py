@@ -1,0 +1,246 @@
+"""The join of two streams by key and time: a row of the left meets the rows of the right that are near it in time.
+
+Invariants, for each key
+- A row is kept as long as a row that is not late can still meet it, and no longer: until the watermark is beyond the
+  last time that such a row could have.
+- `…_alone` has the times of kept rows that have met none. Whom a row meets depends on its key and time alone, so what
+  holds for one row of a time holds for all rows of it.
+- The timer is set if anything is kept, to the first time at which something need not be kept any more, or before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple
+
+from holdfast.errors import HoldfastError, InputError
+from holdfast.model.coders import BooleanCoder
+from holdfast.model.functions.dofn import DoFn, GroupedDoFn
+from holdfast.model.present import current_clocks
+from holdfast.model.state.specs import OrderedListState, OrderedListStateSpec, ValueStateSpec
+from holdfast.model.time.timers import TimeDomain, TimerSpec, on_timer
+from holdfast.model.time.timestamps import MIN_TIMESTAMP, Duration, Timestamp
+from holdfast.model.time.units import MAX_MICROS, MIN_MICROS, SECOND
+
+__all__ = ["IntervalJoin"]
+
+Span = str | float | timedelta | Duration
+JoinKind = Literal["inner", "left", "right", "outer", "full"]
+
+_OUTER = {"inner": "", "left": "left", "right": "right", "outer": "left right", "full": "left right"}
+
+
+class _Side(NamedTuple):
+    """One side of a join for the present key: the row at t meets the other side's rows from t + back to t + on."""
+
+    is_left: bool
+    rows: OrderedListState[Any]
+    alone: OrderedListState[bool]
+    is_outer: bool
+    """Whether a row that met none comes out as well."""
+    back: int
+    on: int
+
+
+class _Horizon(NamedTuple):
+    """What is known of the kept rows without reading them, in microseconds."""
+
+    wake: int
+    """What the timer is set to."""
+    last_left: int
+    last_right: int
+
+
+class IntervalJoin(GroupedDoFn):
+    """Joins the elements `(key, ("left", row))` and `(key, ("right", row))` that are near each other in event time.
+
+    `within` is a duration, or a pair (lower, upper): a right row meets a left row if its time is from left time + lower
+    to left time + upper, both included. The outputs are (key, left row, right row). With `how` "left", "right" or
+    "outer" a row of that side, or of both, that met none comes out with None for the other, when the watermark is past
+    the last time at which one could come. State is bounded by the watermark.
+
+    A late row still meets what is kept. What it should have met may be gone: then it comes out alone, or not at all.
+    """
+
+    LEFT = OrderedListStateSpec("left")
+    RIGHT = OrderedListStateSpec("right")
+    LEFT_ALONE = OrderedListStateSpec("left_alone", BooleanCoder())
+    RIGHT_ALONE = OrderedListStateSpec("right_alone", BooleanCoder())
+    HORIZON = ValueStateSpec("horizon")
+    DUE = TimerSpec("due", TimeDomain.WATERMARK)
+
+    def __init__(self, within: Span | tuple[Span, Span], how: JoinKind = "inner") -> None:
+        self._problems: list[str] = []
+        self._lower, self._upper = _bounds(within, self._problems)
+        if how not in _OUTER:
+            self._problems.append(f"how is {how!r}; it can be 'inner', 'left', 'right' or 'outer'.")
+        self._outer = _OUTER.get(how, "").split()
+
+    def declaration_problems(self) -> list[str]:
+        return self._problems
+
+    def state_parameters(self) -> dict[str, Any]:
+        how = {(): "inner", ("left",): "left", ("right",): "right"}.get(tuple(self._outer), "outer")
+        return {"how": how, "within_micros": [self._lower, self._upper]}
+
+    def process(
+        self,
+        element: Any,
+        left: Any = DoFn.StateParam(LEFT),
+        right: Any = DoFn.StateParam(RIGHT),
+        left_alone: Any = DoFn.StateParam(LEFT_ALONE),
+        right_alone: Any = DoFn.StateParam(RIGHT_ALONE),
+        horizon: Any = DoFn.StateParam(HORIZON),
+        due: Any = DoFn.TimerParam(DUE),
+    ) -> list[Any]:
+        key, group = element
+        sides = self._sides(left, right, left_alone, right_alone)
+        wake, *last = horizon.read() or (MAX_MICROS, MIN_MICROS, MIN_MICROS)
+        found: list[Any] = []
+        clocks = current_clocks()
+        watermark = MIN_MICROS if clocks is None else clocks.late
+        is_over = False
+        for value, time in zip(*group, strict=True):
+            is_left, row = self._read(value)
+            mine, other = sides if is_left else sides[::-1]
+            self._meet(key, time, row, mine, other, found)
+            if time + mine.on < watermark:
+                is_over = True
+            else:
+                wake = min(wake, time + mine.on + 1)
+            place = 0 if is_left else 1
+            last[place] = max(last[place], time)
+        if is_over:
+            found += self._expire(key, sides, watermark)
+        if wake < MAX_MICROS:
+            horizon.write((wake, *last))
+            due.set(_at(wake))
+        return found
+
+    @on_timer(DUE)
+    def on_due(
+        self,
+        key: Any = DoFn.KeyParam,
+        left: Any = DoFn.StateParam(LEFT),
+        right: Any = DoFn.StateParam(RIGHT),
+        left_alone: Any = DoFn.StateParam(LEFT_ALONE),
+        right_alone: Any = DoFn.StateParam(RIGHT_ALONE),
+        horizon: Any = DoFn.StateParam(HORIZON),
+        due: Any = DoFn.TimerParam(DUE),
+    ) -> list[Any]:
+        clocks = current_clocks()
+        assert clocks is not None, "a timer fires within a bundle"
+        sides = self._sides(left, right, left_alone, right_alone)
+        # All that the watermark has passed at once, however many times lie between.
+        watermark = MAX_MICROS if clocks.final else clocks.watermark
+        found = self._expire(key, sides, watermark)
+        known = _Horizon(*horizon.read())
+        wakes = [
+            first + side.on + 1
+            for side, last in zip(sides, (known.last_left, known.last_right), strict=True)
+            for first in _first(side.rows, watermark - side.on, last)
+        ]
+        if wakes:
+            horizon.write((min(wakes), known.last_left, known.last_right))
+            due.set(_at(min(wakes)))
+        else:
+            horizon.clear()
+        return found
+
+    def _sides(self, left: Any, right: Any, left_alone: Any, right_alone: Any) -> tuple[_Side, _Side]:
+        return (
+            _Side(True, left, left_alone, "left" in self._outer, self._lower, self._upper),
+            _Side(False, right, right_alone, "right" in self._outer, -self._upper, -self._lower),
+        )
+
+    def _meet(self, key: Any, time: int, row: Any, mine: _Side, other: _Side, found: list[Any]) -> None:
+        """Gives a new row together with those that it meets, and keeps it."""
+        first, limit = _at(time + mine.back), _at(time + mine.on + 1)
+        now = _at(time)
+        met = other.rows.read_range(first, limit)
+        if mine.is_left:
+            found += [self._row(key, now, row, at, partner) for at, partner in met]
+        else:
+            found += [self._row(key, at, partner, now, row) for at, partner in met]
+        if met and other.is_outer:
+            other.alone.clear_range(first, limit)
+        if not met and mine.is_outer and not mine.rows.read_range(now, now.successor()):
+            mine.alone.add((now, True))
+        mine.rows.add((now, row))
+
+    def _expire(self, key: Any, sides: tuple[_Side, _Side], watermark: int) -> list[Any]:
+        """Drops the rows that nothing can meet any more, and gives those that met none."""
+        found = []
+        for side in sides:
+            limit = _at(watermark - side.on) if watermark < MAX_MICROS else _at(MAX_MICROS)
+            if side.is_outer:
+                for at, _ in side.alone.read_range(MIN_TIMESTAMP, limit):
+                    for _, row in side.rows.read_range(at, at.successor()):
+                        pair = (at, row, None, None) if side.is_left else (None, None, at, row)
+                        found.append(self._row(key, *pair))
+                side.alone.clear_range(MIN_TIMESTAMP, limit)
+            side.rows.clear_range(MIN_TIMESTAMP, limit)
+        return found
+
+    def _read(self, value: Any) -> tuple[bool, Any]:
+        """Whether an element's value is of the left side, and the row."""
+        try:
+            side, row = value
+        except (TypeError, ValueError):
+            side = row = None
+        if side not in ("left", "right"):
+            raise InputError(
+                f"A join takes elements (key, (side, row)); it was given the value {value!r:.200}.",
+                todo="say of which side the row is: (key, ('left', row)) or (key, ('right', row))",
+            )
+        return side == "left", row
+
+    def _row(self, key: Any, left_time: Any, left: Any, right_time: Any, right: Any) -> Any:
+        """The output for two rows that meet; time and row of one side may be None."""
+        return key, left, right
+
+
+def _first(rows: OrderedListState[Any], start: int, last: int) -> Iterator[int]:
+    """The time of the first row from `start` on, if there is one, without reading those far after it. There is none after
+    `last`."""
+    span = SECOND
+    while start <= last:
+        found = rows.read_range(_at(start), _at(start + span))
+        if found:
+            yield found[0][0].micros
+            return
+        start, span = start + span, span * 4
+
+
+def _at(micros: int) -> Timestamp:
+    """The timestamp, or the nearest that there is."""
+    return Timestamp._of_micros(min(max(micros, MIN_MICROS), MAX_MICROS))
+
+
+def _bounds(within: Any, problems: list[str]) -> tuple[int, int]:
+    """Lower and upper bound in microseconds."""
+    is_pair = isinstance(within, (tuple, list))
+    given = list(within) if is_pair else [within]
+    if is_pair and len(given) != 2:
+        problems.append(f"within is {within!r}; give a duration, or a pair (lower, upper).")
+        return 0, 0
+    spans = [span for bound in given for span in _span(bound, problems)]
+    if len(spans) != len(given):
+        return 0, 0
+    if not is_pair and spans[0] < 0:
+        problems.append(f"within is {within!r}; a single duration cannot be negative, a pair (lower, upper) can have such.")
+    if is_pair and spans[0] > spans[1]:
+        problems.append(f"within is {within!r}; the lower bound is above the upper one, so that nothing would meet.")
+    return (spans[0], spans[1]) if is_pair else (-spans[0], spans[0])
+
+
+def _span(bound: Any, problems: list[str]) -> Iterator[int]:
+    try:
+        if isinstance(bound, str) and bound.strip().startswith("-"):
+            yield -Duration.of(bound.strip()[1:]).micros
+        else:
+            yield Duration.of(bound).micros
+    except (HoldfastError, TypeError, ValueError) as refused:
+        what = refused.what if isinstance(refused, HoldfastError) else str(refused)
+        problems.append(f"within has {bound!r}, which is not a duration: {what} Write '10 minutes', or seconds.")

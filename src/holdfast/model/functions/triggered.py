@@ -1,0 +1,383 @@
+"""A grouping with any windows and any trigger, as a function with cells and timers.
+
+Everything a key has lies in the global window: the cell `panes` maps each of its windows to what is known of it, and a map
+cell for each column holds the accumulators (or, where values are listed, chunks of them). One event timer for each window
+stands for the next moment at which the watermark matters to it, one clock timer for the next look of a trigger.
+
+What a bundle does for a key: first the watermark that its elements are late by passes the windows there are, then all its
+elements are put into windows, and these are merged, then each window that got something is offered to its trigger, once. So
+the order of the elements in a bundle, and whether some were combined beforehand, does not matter.
+
+An element is late when its window, after merging, has ended and the allowed lateness has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.model.aggregate.combine import CombineFn
+from holdfast.model.aggregate.partials import Partial
+from holdfast.model.aggregate.triggers import Moment
+from holdfast.model.functions.dofn import GroupedDoFn
+from holdfast.model.present import current_clocks
+from holdfast.model.time.timestamps import Timestamp
+from holdfast.model.windows.bounded import BoundedWindow, GlobalWindow, IntervalWindow
+from holdfast.model.windows.functions import WindowFn
+from holdfast.model.windows.values import PaneInfo, PaneInfoTiming, WindowedValue
+
+if TYPE_CHECKING:
+    from holdfast.model.functions.grouping import Column, Grouping
+
+__all__ = ["TriggeredGrouping", "merged_windows"]
+
+Ranges = tuple[tuple[int, int], ...]
+"""Numbers of chunks, as (first, last) pairs in ascending order."""
+
+
+class Pane(NamedTuple):
+    """What is known of a window of a key."""
+
+    trigger: Any
+    """The state of the trigger."""
+    given: int = 0
+    """How many panes it has given."""
+    on_time: int = 0
+    """How many of them were not early."""
+    pending: int = 0
+    """How many elements no pane has had yet."""
+    finished: bool = False
+    chunks: Ranges = ()
+
+
+class _Arrival:
+    """What a bundle brought for one window."""
+
+    __slots__ = ("count", "partials", "places", "times", "values")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.places: list[int] = []
+        """Where the values stood in the bundle."""
+        self.values: list[Any] = []
+        self.times: list[int] = []
+        self.partials: list[Partial] = []
+
+
+class TriggeredGrouping(GroupedDoFn):
+    """Runs one `Grouping`. `on_late` is set by whoever runs it: (element or None, time, window, count)."""
+
+    on_late: Callable[[Any, int, Any, int], None]
+
+    def __init__(self, grouping: Grouping) -> None:
+        self.grouping = grouping
+
+    def setup(self) -> None:
+        for combine_fn in self._combine_fns():
+            combine_fn.setup()
+
+    def teardown(self) -> None:
+        for combine_fn in self._combine_fns():
+            combine_fn.teardown()
+
+    def _combine_fns(self) -> Iterable[CombineFn]:
+        return (column.combine_fn for column in self.grouping.columns if column.combine_fn is not None)
+
+    def process(self, element: Any, *handles: Any) -> list[Any]:
+        key, group = element
+        clocks = _clocks()
+        windows = _Windows(self, key, handles, clocks.now)
+        windows.pass_watermark(clocks.late)
+        windows.take_in(group.values, group.times, clocks.late)
+        return windows.outputs
+
+    def on_event(self, key: Any, at: Timestamp, tag: str, *handles: Any) -> list[Any]:
+        windows = _Windows(self, key, handles, _clocks().now)
+        windows.look(bytes.fromhex(tag), at.micros, in_time=True)
+        return windows.outputs
+
+    def on_clock(self, key: Any, at: Timestamp, tag: str, *handles: Any) -> list[Any]:
+        clocks = _clocks()
+        windows = _Windows(self, key, handles, clocks.now)
+        windows.look(bytes.fromhex(tag), clocks.watermark, in_time=True)
+        return windows.outputs
+
+
+def _clocks() -> Any:
+    clocks = current_clocks()
+    assert clocks is not None
+    return clocks
+
+
+class _Windows:
+    """The windows of one key during one call."""
+
+    def __init__(self, fn: TriggeredGrouping, key: Any, handles: Sequence[Any], now: int) -> None:
+        grouping = fn.grouping
+        self._fn = fn
+        self._grouping = grouping
+        self._key = key
+        self._now = now
+        self._window_fn = grouping.windowing.window_fn
+        self._lateness = grouping.windowing.allowed_lateness.micros
+        self._cell = handles[0]
+        self._columns = list(zip(grouping.columns, handles[1:], strict=False))
+        timers = handles[1 + len(grouping.columns) :]
+        self._event = timers[0]
+        self._clock = timers[1] if len(timers) > 1 else None
+        self._panes = {data: Pane(*stored) for data, stored in self._cell.items()}
+        self.outputs: list[Any] = []
+
+    # What moves a window on.
+
+    def pass_watermark(self, watermark: int) -> None:
+        """Does what is due by a watermark, before anything is added."""
+        for data in sorted(self._panes, key=lambda data: (self._end(data), data)):
+            if self._end(data) <= watermark:
+                self.look(data, watermark, in_time=True)
+
+    def take_in(self, values: list[Any], times: list[int], watermark: int) -> None:
+        arrivals = self._assigned(values, times)
+        for window, sources, parts in self._merged(arrivals):
+            if self._expiry(window) <= watermark:
+                self._report_late(window, parts)
+            else:
+                self._add(window, sources, parts, watermark)
+
+    def look(self, data: bytes, watermark: int, *, in_time: bool) -> None:
+        """Fires a window if its trigger says so, and ends it if its time is up.
+
+        `in_time`: it is looked at because of a clock, not because of elements that have just come.
+        """
+        pane = self._panes.get(data)
+        if pane is None:
+            return
+        window = self._window_fn.decode_window(data)
+        at = Moment(watermark, self._now, window.end.micros)
+        trigger = self._grouping.trigger
+        expired = self._expiry(window) <= watermark
+        state, fires = pane.trigger, False
+        finished = pane.finished
+        if not finished and trigger.should_fire(state, at):
+            fires = True
+            state, finished = trigger.on_fire(state, at)
+        passes = watermark >= at.end and pane.on_time == 0
+        if fires or (expired and pane.pending):
+            # A result that says nothing new is only given to confirm an early one.
+            wanted = pane.pending > 0 or (passes and self._grouping.is_accumulating)
+            pane = pane._replace(trigger=state, finished=finished)
+            if wanted:
+                pane = self._give(window, data, pane, at, in_time=in_time, is_last=expired or finished)
+        if expired:
+            self._forget(data)
+            return
+        self._keep(window, data, pane, at)
+
+    # Bringing elements in.
+
+    def _assigned(self, values: list[Any], times: list[int]) -> dict[BoundedWindow, _Arrival]:
+        arrivals: dict[BoundedWindow, _Arrival] = {}
+        for place, (value, time) in enumerate(zip(values, times, strict=True)):
+            if isinstance(value, Partial):
+                for window in self._windows_of(value):
+                    arrival = arrivals.setdefault(window, _Arrival())
+                    arrival.partials.append(value)
+                    arrival.count += value.elements
+                continue
+            for window in self._window_fn.assign(WindowFn.AssignContext(Timestamp(micros=time), (self._key, value))):
+                arrival = arrivals.setdefault(window, _Arrival())
+                arrival.places.append(place)
+                arrival.values.append(value)
+                arrival.times.append(time)
+                arrival.count += 1
+        return arrivals
+
+    def _windows_of(self, partial: Partial) -> Iterable[BoundedWindow]:
+        if self._window_fn.is_merging():
+            return [IntervalWindow._of_micros(partial.start, partial.end)]
+        return self._window_fn.assign(WindowFn.AssignContext(Timestamp(micros=partial.start)))
+
+    def _merged(self, arrivals: dict[BoundedWindow, _Arrival]) -> list[tuple[BoundedWindow, list[bytes], list[_Arrival]]]:
+        """Each window that gets something, the windows that it takes up, and what it gets; in order of the windows."""
+        encode = self._window_fn.encode_window
+        if not self._window_fn.is_merging():
+            made = [(window, [encode(window)], [arrival]) for window, arrival in arrivals.items()]
+        else:
+            present = {self._window_fn.decode_window(data): data for data in self._panes}
+            made = []
+            for window, parts in merged_windows(self._window_fn, [*present, *arrivals]):
+                new = [arrivals[part] for part in parts if part in arrivals]
+                if new:
+                    made.append((window, [present[part] for part in parts if part in present], new))
+        return sorted(made, key=lambda item: (item[0].end.micros, encode(item[0])))
+
+    def _report_late(self, window: BoundedWindow, parts: list[_Arrival]) -> None:
+        for part in parts:
+            for value, time in zip(part.values, part.times, strict=True):
+                self._fn.on_late((self._key, value), time, window, 1)
+            for partial in part.partials:
+                self._fn.on_late(None, partial.start, window, partial.elements)
+
+    def _add(self, window: BoundedWindow, sources: list[bytes], parts: list[_Arrival], watermark: int) -> None:
+        data = self._window_fn.encode_window(window)
+        at = Moment(watermark, self._now, window.end.micros)
+        known = [self._panes[source] for source in sources if source in self._panes]
+        trigger = self._grouping.trigger
+        pane = known[0] if len(known) == 1 else self._one_of(known)
+        if watermark < at.end:
+            # What it is made of may have been on time; the window that it has become is not there yet.
+            pane = pane._replace(on_time=0)
+        for column, cell in self._columns:
+            if column.combine_fn is not None:
+                self._combine(column, cell, data, sources, parts)
+            else:
+                pane = pane._replace(chunks=self._append(cell, pane.chunks, parts))
+        for source in sources:
+            if source != data and source in self._panes:
+                del self._panes[source]
+                self._cell.remove(source)
+                self._clear_timers(source)
+        count = sum(part.count for part in parts)
+        if not pane.finished:
+            pane = pane._replace(trigger=trigger.on_elements(pane.trigger, count, at), pending=pane.pending + count)
+        self._panes[data] = pane
+        self.look(data, watermark, in_time=False)
+
+    def _one_of(self, panes: list[Pane]) -> Pane:
+        if not panes:
+            return Pane(self._grouping.trigger.start())
+        states = [pane.trigger for pane in panes if not pane.finished]
+        return Pane(
+            trigger=self._grouping.trigger.merge(states) if states else panes[0].trigger,
+            given=max(pane.given for pane in panes),
+            on_time=max(pane.on_time for pane in panes),
+            pending=sum(pane.pending for pane in panes),
+            finished=not states,
+            chunks=_joined(chunk for pane in panes for chunk in pane.chunks),
+        )
+
+    def _combine(self, column: Column, cell: Any, data: bytes, sources: list[bytes], parts: list[_Arrival]) -> None:
+        combine_fn = column.combine_fn
+        assert combine_fn is not None
+        place = self._grouping.columns.index(column)
+        held = [cell.get(source) for source in sources if cell.contains(source)]
+        # The first may be changed by merging; the partial ones may go to other windows too.
+        held = held or [combine_fn.create_accumulator()]
+        held += [partial.accumulators[place] for part in parts for partial in part.partials]
+        values = _as_they_came(parts)
+        accumulator = held[0] if len(held) == 1 else combine_fn.merge_accumulators(held)
+        if values:
+            accumulator = combine_fn.add_inputs(accumulator, values)
+        for source in sources:
+            if source != data:
+                cell.remove(source)
+        cell.put(data, combine_fn.compact(accumulator))
+
+    def _append(self, cell: Any, chunks: Ranges, parts: list[_Arrival]) -> Ranges:
+        number = 1 + max((pane.chunks[-1][1] for pane in self._panes.values() if pane.chunks), default=-1)
+        cell.put(number, _as_they_came(parts))
+        return _joined([*chunks, (number, number)])
+
+    # Giving results.
+
+    def _give(self, window: BoundedWindow, data: bytes, pane: Pane, at: Moment, *, in_time: bool, is_last: bool) -> Pane:
+        if at.watermark < at.end:
+            timing = PaneInfoTiming.EARLY
+        else:
+            timing = PaneInfoTiming.ON_TIME if in_time and pane.on_time == 0 else PaneInfoTiming.LATE
+        info = PaneInfo(pane.given == 0, is_last, timing, pane.given, pane.on_time)
+        results = tuple(self._result(column, cell, data, pane) for column, cell in self._columns)
+        self.outputs.append(WindowedValue((self._key, results), window.max_timestamp(), (window,), info))
+        not_early = timing is not PaneInfoTiming.EARLY
+        pane = pane._replace(given=pane.given + 1, on_time=pane.on_time + not_early, pending=0)
+        if not self._grouping.is_accumulating:
+            self._clear_columns(data, pane)
+            pane = pane._replace(chunks=())
+        return pane
+
+    def _result(self, column: Column, cell: Any, data: bytes, pane: Pane) -> Any:
+        if column.combine_fn is None:
+            return [value for number in _numbers(pane.chunks) for value in cell.get(number)]
+        held = cell.get(data) if cell.contains(data) else column.combine_fn.create_accumulator()
+        return column.combine_fn.extract_output(held)
+
+    def _clear_columns(self, data: bytes, pane: Pane) -> None:
+        for column, cell in self._columns:
+            for name in [data] if column.combine_fn is not None else list(_numbers(pane.chunks)):
+                cell.remove(name)
+
+    # Keeping what is known.
+
+    def _keep(self, window: BoundedWindow, data: bytes, pane: Pane, at: Moment) -> None:
+        self._panes[data] = pane
+        self._cell.put(data, tuple(pane))
+        wake = self._grouping.trigger.wake(pane.trigger, at)
+        expiry = self._expiry(window)
+        event = expiry if pane.finished or wake.event is None or wake.event <= at.watermark else min(wake.event, expiry)
+        self._event.set(Timestamp(micros=event), dynamic_timer_tag=data.hex())
+        if self._clock is not None:
+            # One that is due and has not fired waits for something else: for elements, or for the watermark.
+            if wake.real is None or wake.real <= at.now or pane.finished:
+                self._clock.clear(dynamic_timer_tag=data.hex())
+            else:
+                self._clock.set(Timestamp(micros=wake.real), dynamic_timer_tag=data.hex())
+
+    def _forget(self, data: bytes) -> None:
+        self._clear_columns(data, self._panes.pop(data))
+        self._cell.remove(data)
+        self._clear_timers(data)
+
+    def _clear_timers(self, data: bytes) -> None:
+        self._event.clear(dynamic_timer_tag=data.hex())
+        if self._clock is not None:
+            self._clock.clear(dynamic_timer_tag=data.hex())
+
+    def _end(self, data: bytes) -> int:
+        return int(self._window_fn.decode_window(data).end.micros)
+
+    def _expiry(self, window: BoundedWindow) -> int:
+        end = int(window.end.micros)
+        return end if isinstance(window, GlobalWindow) else end + self._lateness
+
+
+class _Noted(WindowFn.MergeContext):
+    """Takes note of what a window function merges."""
+
+    def __init__(self, windows: Iterable[BoundedWindow]) -> None:
+        super().__init__(windows)
+        self.groups: list[tuple[BoundedWindow, list[BoundedWindow]]] = []
+
+    def merge(self, to_be_merged: Iterable[BoundedWindow], merge_result: BoundedWindow) -> None:
+        self.groups.append((merge_result, list(to_be_merged)))
+
+
+def merged_windows(window_fn: WindowFn, windows: Iterable[BoundedWindow]) -> list[tuple[BoundedWindow, list[BoundedWindow]]]:
+    """What windows of one key become: each window, and those that it was made of."""
+    distinct = list(dict.fromkeys(windows))
+    noted = _Noted(distinct)
+    window_fn.merge(noted)
+    taken = {part for _, parts in noted.groups for part in parts}
+    return [*noted.groups, *((window, [window]) for window in distinct if window not in taken)]
+
+
+def _as_they_came(parts: list[_Arrival]) -> list[Any]:
+    """The values of windows that became one, in the order of the bundle."""
+    if len(parts) == 1:
+        return parts[0].values
+    placed = [item for part in parts for item in zip(part.places, part.values, strict=True)]
+    return [value for _, value in sorted(placed, key=itemgetter(0))]
+
+
+def _joined(chunks: Iterable[tuple[int, int]]) -> Ranges:
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(chunks):
+        if joined and joined[-1][1] + 1 == first:
+            joined[-1] = (joined[-1][0], last)
+        else:
+            joined.append((first, last))
+    return tuple(joined)
+
+
+def _numbers(chunks: Ranges) -> Iterable[int]:
+    return (number for first, last in chunks for number in range(first, last + 1))

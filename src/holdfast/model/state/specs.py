@@ -1,0 +1,364 @@
+"""State cells: what a DoFn declares (`…Spec`) and what it then holds in its hands (`…State`).
+
+There is one cell for each (step, cell name, key, window). A write is visible at once to later reads of the same
+bundle and durable when the bundle commits; a `process` call that raises leaves none of its writes behind.
+A value that was read belongs to the reader: changing it in place changes nothing in the state until it is written.
+"""
+
+from __future__ import annotations
+
+import abc
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, Generic, TypeVar
+
+from holdfast.errors import InvalidStep
+from holdfast.model.aggregate.combine import CombineFn
+from holdfast.model.coders import Coder, default_coder
+from holdfast.model.coders.pickled import annotation_problems
+from holdfast.model.state.ttl import Ttl
+from holdfast.model.state.upgrade import Upgrade
+from holdfast.model.time.timestamps import Timestamp
+
+__all__ = [
+    "BagState",
+    "BagStateSpec",
+    "CombiningState",
+    "CombiningStateSpec",
+    "CombiningValueStateSpec",
+    "MapState",
+    "MapStateSpec",
+    "OrderedListState",
+    "OrderedListStateSpec",
+    "ReadModifyWriteStateSpec",
+    "SetState",
+    "SetStateSpec",
+    "State",
+    "StateSpec",
+    "ValueState",
+    "ValueStateSpec",
+]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+Time = Timestamp | int | float
+
+
+class State(abc.ABC):
+    """A live cell, bound by the engine to the key and window of the present call. Do not keep it beyond the call."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def clear(self) -> None:
+        """Empties the cell."""
+
+    def prefetch(self) -> None:  # noqa: B027
+        """Does nothing: Holdfast has the state of a key at hand when its function is called."""
+
+
+class ValueState(State, Generic[T]):
+    """One value."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def read(self) -> T | None:
+        """The value last written, or None if there is none."""
+
+    @abc.abstractmethod
+    def write(self, value: T) -> None:
+        """Replaces the value."""
+
+
+class BagState(State, Generic[T]):
+    """Values appended one by one, read together, in the order of their adding."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def read(self) -> Iterable[T]:
+        """What the bag holds now: iterable again and again, untouched by a later `add` or `clear`."""
+
+    @abc.abstractmethod
+    def add(self, value: T) -> None:
+        """Appends a value."""
+
+
+class SetState(State, Generic[T]):
+    """Distinct values."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def read(self) -> set[T]:
+        """A set of the reader's own."""
+
+    @abc.abstractmethod
+    def add(self, value: T) -> None:
+        """Adds a value; one that is there already changes nothing."""
+
+    @abc.abstractmethod
+    def contains(self, value: T) -> bool:
+        """Whether the value is there, without reading the others."""
+
+    @abc.abstractmethod
+    def remove(self, value: T) -> None:
+        """Removes a value; one that is not there is no error."""
+
+
+class MapState(State, Generic[K, V]):
+    """Values by a key of the user's own, in the order in which the keys were first put."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def get(self, key: K, default: V | None = None) -> V | None:
+        """The value of a key, or the default."""
+
+    @abc.abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Sets the value of a key."""
+
+    @abc.abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether the key is there."""
+
+    @abc.abstractmethod
+    def remove(self, key: K) -> None:
+        """Removes a key; one that is not there is no error."""
+
+    @abc.abstractmethod
+    def keys(self) -> list[K]:
+        """The keys, in a list of the reader's own."""
+
+    @abc.abstractmethod
+    def values(self) -> list[V]:
+        """The values, in the order of `keys`."""
+
+    @abc.abstractmethod
+    def items(self) -> list[tuple[K, V]]:
+        """Keys and values."""
+
+    @abc.abstractmethod
+    def read(self) -> dict[K, V]:
+        """A dict of the reader's own."""
+
+
+class OrderedListState(State, Generic[T]):
+    """Values sorted by a timestamp; equal timestamps keep the order of adding. Ranges are half-open."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def read(self) -> list[tuple[Timestamp, T]]:
+        """All (timestamp, value) pairs."""
+
+    @abc.abstractmethod
+    def read_range(self, min_timestamp: Time, limit_timestamp: Time) -> list[tuple[Timestamp, T]]:
+        """The pairs with min_timestamp ≤ timestamp < limit_timestamp."""
+
+    @abc.abstractmethod
+    def add(self, pair: tuple[Time, T]) -> None:
+        """Adds a (timestamp, value) pair."""
+
+    @abc.abstractmethod
+    def clear_range(self, min_timestamp: Time, limit_timestamp: Time) -> None:
+        """Removes the pairs with min_timestamp ≤ timestamp < limit_timestamp."""
+
+
+class CombiningState(State):
+    """An accumulator of a CombineFn."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def read(self) -> Any:
+        """`extract_output` of the accumulator; of an empty cell: of a new accumulator."""
+
+    @abc.abstractmethod
+    def add(self, value: Any) -> None:
+        """Adds an input to the accumulator."""
+
+
+class StateSpec:
+    """The declaration of a cell. Specs are compared by identity; within a step their names are unique.
+
+    A spec is not checked when it is made but when the step is built, so that all its problems are told together. A `Ttl` or
+    an `Upgrade` is checked where it is made.
+    """
+
+    kind: ClassVar[str] = "state"
+    live: ClassVar[Any] = State
+    """The type of the live cell."""
+
+    def __init__(
+        self,
+        name: str,
+        coder: Coder | None = None,
+        *,
+        ttl: Any = None,
+        was: str | None = None,
+        upgrade: Any = None,
+    ) -> None:
+        self.name = name
+        self.coder: Coder = default_coder() if coder is None else coder
+        self._made_wrong: list[str] = []
+        self.ttl: Ttl | None = self._made(Ttl, ttl)
+        """How long it lives after the last touch: a duration, or a `Ttl` with all its choices."""
+        self.was = was
+        """The name that the cell had before, in state that is stored."""
+        self.upgrade: Upgrade | None = self._made(Upgrade, upgrade)
+        """What turns stored values of another coder into this cell's: a function, or an `Upgrade`."""
+
+    def _made(self, kind: Any, given: Any) -> Any:
+        """What was given as a `Ttl` or an `Upgrade`, or what it is made from."""
+        try:
+            return given if given is None or isinstance(given, kind) else kind(given)
+        except InvalidStep as refused:
+            self._made_wrong += refused.problems
+            return None
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with this declaration, in sentences."""
+        if not isinstance(self.name, str) or not self.name:
+            yield f"A {self.kind} cell needs a name that is a non-empty string, not {self.name!r}."
+        elif self.name.startswith("~"):
+            yield f"The cell name {self.name!r} begins with '~', which is kept for Holdfast's own cells."
+        yield from coder_problems(self.coder, f"The cell {self.name!r}")
+        yield from (f"The cell {self.name!r}: {problem}" for problem in self._made_wrong)
+        if self.was is not None and (not isinstance(self.was, str) or not self.was or self.was == self.name):
+            yield f"The cell {self.name!r} has was={self.was!r}; give the other name that it had before."
+
+    def describe(self) -> dict[str, Any]:
+        """What a manifest records of this cell."""
+        described = {"name": self.name, "kind": self.kind, "coder": self.coder.describe()}
+        return described if self.ttl is None else {**described, "ttl": self.ttl.describe()}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+class ValueStateSpec(StateSpec):
+    """Declares a cell that holds one value. Beam's name for it is ReadModifyWriteStateSpec."""
+
+    kind = "value"
+    live = ValueState
+
+
+class BagStateSpec(StateSpec):
+    """Declares a cell to which values are appended."""
+
+    kind = "bag"
+    live = BagState
+
+
+class SetStateSpec(StateSpec):
+    """Declares a cell of distinct, hashable values."""
+
+    kind = "set"
+    live = SetState
+
+
+class OrderedListStateSpec(StateSpec):
+    """Declares a cell of values sorted by timestamp; the coder is that of the value."""
+
+    kind = "ordered_list"
+    live = OrderedListState
+
+
+class MapStateSpec(StateSpec):
+    """Declares a cell that maps keys of one's own (hashable) to values."""
+
+    kind = "map"
+    live = MapState
+
+    def __init__(
+        self,
+        name: str,
+        key_coder: Coder | None = None,
+        value_coder: Coder | None = None,
+        *,
+        ttl: Any = None,
+        was: str | None = None,
+        upgrade: Any = None,
+    ) -> None:
+        super().__init__(name, value_coder, ttl=ttl, was=was, upgrade=upgrade)
+        self.key_coder: Coder = default_coder() if key_coder is None else key_coder
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        yield from coder_problems(self.key_coder, f"The keys of the cell {self.name!r}")
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "key_coder": self.key_coder.describe()}
+
+
+class CombiningStateSpec(StateSpec):
+    """Declares a cell that keeps the accumulator of a CombineFn, or of a plain function such as `sum`.
+
+    Written `CombiningStateSpec(name, combine_fn)`, `(name, coder, combine_fn)` or with keywords. The coder is that of
+    the accumulator; without one, that of `combine_fn.get_accumulator_coder()`.
+    """
+
+    kind = "combining"
+    live = CombiningState
+
+    def __init__(
+        self,
+        name: str,
+        coder: Coder | CombineFn | Callable[..., Any] | None = None,
+        combine_fn: CombineFn | Callable[..., Any] | None = None,
+        *,
+        ttl: Any = None,
+        was: str | None = None,
+        upgrade: Any = None,
+    ) -> None:
+        if combine_fn is None and not isinstance(coder, Coder):
+            coder, combine_fn = None, coder
+        self._refused = ""
+        try:
+            self.combine_fn: CombineFn | None = CombineFn.maybe_from_callable(combine_fn)  # type: ignore[arg-type]
+        except (TypeError, ValueError) as refused:
+            self.combine_fn = None
+            self._refused = " ".join(getattr(refused, "problems", [str(refused)]))
+        if coder is None and self.combine_fn is not None:
+            coder = self.combine_fn.get_accumulator_coder()
+        # The coder is checked in problems().
+        super().__init__(name, coder, ttl=ttl, was=was, upgrade=upgrade)  # type: ignore[arg-type]
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        if self.combine_fn is None:
+            yield f"The cell {self.name!r} needs a CombineFn or a function such as sum: {self._refused}"
+            return
+        hints = _hints(self.combine_fn.create_accumulator)
+        what = f"The accumulators of the cell {self.name!r} are declared to be"
+        yield from annotation_problems(self.coder, hints.get("return"), what)
+
+    def describe(self) -> dict[str, Any]:
+        described = super().describe()
+        described["combine_fn"] = f"{type(self.combine_fn).__module__}.{type(self.combine_fn).__qualname__}"
+        return described
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations; none where a name in them is not known."""
+    try:
+        return typing.get_type_hints(function)
+    except Exception:
+        return {}
+
+
+# Beam's names.
+ReadModifyWriteStateSpec = ValueStateSpec
+CombiningValueStateSpec = CombiningStateSpec
+
+
+def coder_problems(coder: object, owner: str) -> Iterator[str]:
+    """Why `coder` is not a coder instance."""
+    if isinstance(coder, type) and issubclass(coder, Coder):
+        yield f"{owner} has the class {coder.__name__} as its coder; write {coder.__name__}() to make an instance."
+    elif not isinstance(coder, Coder):
+        yield f"{owner} has {coder!r} as its coder, which is not a holdfast Coder."

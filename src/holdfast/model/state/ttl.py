@@ -1,0 +1,87 @@
+"""Time to live: how long a cell keeps what nobody touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.errors import HoldfastError, InvalidStep
+from holdfast.model.time.timestamps import Duration
+
+__all__ = ["Ttl"]
+
+_LUMPS = 256
+_MILLISECOND = 1_000
+_CHOICES = {"refresh": ("write", "read"), "expired": ("never", "until_cleaned"), "time": ("processing", "event")}
+# What Flink and Spark call them.
+_ELSEWHERE = {
+    "OnCreateAndWrite": "refresh='write'",
+    "OnReadAndWrite": "refresh='read'",
+    "NeverReturnExpired": "expired='never'",
+    "ReturnExpiredIfNotCleanedUp": "expired='until_cleaned'",
+    "ProcessingTime": "time='processing'",
+    "EventTime": "time='event'",
+}
+
+
+@dataclass(frozen=True)
+class Ttl:
+    """How long the cell of a key lives after it was last touched.
+
+    `refresh`: whether only a write counts as a touch ("write"), or a read as well ("read"). `expired`: whether a value
+    whose time is up is "never" returned, or "until_cleaned". `time`: whether it is "processing" time, or "event" time:
+    then what counts is the time of the element or timer that touched it (or the watermark, if that is later), and the
+    watermark now.
+
+    A cell lives and dies as a whole: of a bag or a map all entries. Touches are noted to the millisecond, rounded up. The
+    clocks of a runtime go no finer, so nothing lives longer for it there, and stored times are much shorter.
+    """
+
+    duration: Any
+    refresh: str = "write"
+    expired: str = "never"
+    time: str = "processing"
+
+    @property
+    def micros(self) -> int:
+        return Duration.of(self.duration).micros
+
+    @property
+    def grain(self) -> int:
+        """To how many microseconds a touch is noted; 1 if the duration itself is not of whole milliseconds."""
+        return 1 if self.micros % _MILLISECOND else _MILLISECOND
+
+    @property
+    def in_event_time(self) -> bool:
+        return self.time == "event"
+
+    def __post_init__(self) -> None:
+        problems = [*self._problems()]
+        if problems:
+            raise InvalidStep.of("Ttl", problems)
+
+    def _problems(self) -> Iterator[str]:
+        try:
+            if self.micros <= 0:
+                yield f"its time to live is {self.duration!r}; it must be longer than nothing."
+        except (HoldfastError, TypeError, ValueError) as refused:
+            yield f"its time to live is not a duration: {refused}"
+        for name, choices in _CHOICES.items():
+            given = getattr(self, name)
+            if given not in choices:
+                here = _ELSEWHERE.get(given) if isinstance(given, str) else None
+                meant = f" {given} is {here} here." if here else ""
+                yield f"{name} is {given!r}; it can be {' or '.join(map(repr, choices))}.{meant}"
+
+    def describe(self) -> dict[str, Any]:
+        return {"micros": self.micros, "refresh": self.refresh, "expired": self.expired, "time": self.time}
+
+
+def lump(time: int, micros: int) -> int:
+    """The beginning of the lump that a time belongs to: 256 lumps make a time to live of so many microseconds."""
+    return time - time % lump_width(micros)
+
+
+def lump_width(micros: int) -> int:
+    return max(1, micros // _LUMPS)

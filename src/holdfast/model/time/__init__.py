@@ -1,0 +1,1 @@
+"""Points in time, durations, and timers."""

@@ -1,0 +1,100 @@
+"""An element together with its time, its windows and the pane it came in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from holdfast.model.time.timestamps import Timestamp
+from holdfast.model.windows.bounded import BoundedWindow
+
+__all__ = ["PANE_INFO_UNKNOWN", "PaneInfo", "PaneInfoTiming", "TimestampedValue", "WindowedValue"]
+
+
+class PaneInfoTiming(IntEnum):
+    """When a pane fired, relative to the watermark passing the end of the window."""
+
+    EARLY = 0
+    ON_TIME = 1
+    LATE = 2
+    UNKNOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PaneInfo:
+    """Which of the results of one window this is.
+
+    `index` counts all panes of the window, `nonspeculative_index` those that were not early.
+    """
+
+    is_first: bool
+    is_last: bool
+    timing: PaneInfoTiming
+    index: int
+    nonspeculative_index: int
+
+
+PANE_INFO_UNKNOWN = PaneInfo(True, True, PaneInfoTiming.UNKNOWN, 0, 0)
+"""The pane of an element that went through no grouping yet."""
+
+
+class TimestampedValue:
+    """A value to be given out at a timestamp other than that of the input."""
+
+    __slots__ = ("timestamp", "value")
+
+    def __init__(self, value: Any, timestamp: Timestamp | float) -> None:
+        self.value = value
+        self.timestamp = Timestamp.of(timestamp)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TimestampedValue):
+            return NotImplemented
+        return bool(self.value == other.value) and self.timestamp == other.timestamp
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.timestamp))
+
+    def __repr__(self) -> str:
+        return f"TimestampedValue({self.value!r}, {self.timestamp!r})"
+
+
+class WindowedValue:
+    """A value with its timestamp, the windows it is in, and its pane."""
+
+    __slots__ = ("pane_info", "timestamp", "value", "windows")
+
+    def __init__(
+        self,
+        value: Any,
+        timestamp: Timestamp | float,
+        windows: Iterable[BoundedWindow],
+        pane_info: PaneInfo = PANE_INFO_UNKNOWN,
+    ) -> None:
+        self.value = value
+        self.timestamp = Timestamp.of(timestamp)
+        self.windows = tuple(windows)
+        self.pane_info = pane_info
+
+    def with_value(self, value: Any) -> WindowedValue:
+        """Another value at the same time, in the same windows and pane."""
+        return WindowedValue(value, self.timestamp, self.windows, self.pane_info)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WindowedValue):
+            return NotImplemented
+        return (
+            bool(self.value == other.value)
+            and self.timestamp == other.timestamp
+            and self.windows == other.windows
+            and self.pane_info == other.pane_info
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.timestamp, self.windows, self.pane_info))
+
+    def __repr__(self) -> str:
+        pane = "" if self.pane_info == PANE_INFO_UNKNOWN else f", {self.pane_info!r}"
+        return f"WindowedValue({self.value!r}, {self.timestamp!r}, {self.windows!r}{pane})"

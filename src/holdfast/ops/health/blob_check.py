@@ -1,0 +1,149 @@
+"""The blobs of an operator, read through Spark and checked key group by key group, where the data is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.checkpoint.files.choice import join, normalised
+from holdfast.checkpoint.labels import labels, spark_hash
+from holdfast.checkpoint.layout import Checkpoint, Operator
+from holdfast.engine.log.chain import read_head, whole
+from holdfast.engine.stored.evolution import MANIFEST
+from holdfast.engine.stored.manifest import LOG_BACKENDS, read_manifest
+from holdfast.errors import HoldfastError
+
+__all__ = ["BlobCheck", "check_blobs", "step_problems"]
+
+_RESULT = "partition int, label int, blobs long, bytes long, step string, problem string"
+_COLUMNS = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("label", pa.int32()),
+        ("blobs", pa.int64()),
+        ("bytes", pa.int64()),
+        ("step", pa.string()),
+        ("problem", pa.string()),
+    ]
+)
+
+
+@dataclass
+class BlobCheck:
+    """What reading the blobs of one operator came to."""
+
+    key_groups: int = 0
+    blobs: int = 0
+    blob_bytes: int = 0
+    steps: set[str] = field(default_factory=set)
+    """Of which steps there is state."""
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    """Where, and what."""
+
+
+def check_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: Operator, batch: int) -> BlobCheck:
+    """Checks the log of every key group of a step after a micro-batch."""
+    reader = spark.read.format("statestore").option("operatorId", operator.number).option("batchId", batch)
+    check, flat = BlobCheck(), None
+    try:
+        state = reader.option("stateVarName", "blobs").load(normalised(checkpoint.path))
+        flat = state.selectExpr("partition_id", "key.label", "user_map_key.name", "user_map_value.blob")
+        rows = flat.mapInArrow(_checked, _RESULT).collect()
+    except Exception as error:
+        what = f"Spark cannot read its state after micro-batch {batch} ({_reason(error)})"
+        unreadable = [] if flat is None else _unreadable(flat)
+        places = [join(operator.path, str(number)) for number in unreadable] or [operator.path]
+        check.problems += [(place, what) for place in places]
+        return check
+    where_first: dict[int, int] = {}
+    count = len(checkpoint.partitions_at(operator, batch))
+    for row in rows:
+        check.key_groups += 1
+        check.blobs += row.blobs
+        check.blob_bytes += row.bytes
+        check.steps |= {row.step} - {None}
+        problem = row.problem or _misplaced(row.label, row.partition, count, where_first)
+        if problem is not None:
+            where = join(operator.path, str(row.partition))
+            check.problems.append((where, f"key group {row.label}, after micro-batch {batch}: {problem}"))
+    return check
+
+
+def _misplaced(label: int, partition: int, count: int, places: dict[int, int]) -> str | None:
+    """Whether a key group is in another partition than that of its label's hash, or there twice."""
+    right = spark_hash(label) % count
+    before = places.setdefault(label, partition)
+    if partition != right:
+        return f"it belongs to partition {right}"
+    return f"it is in partition {before}, too" if before != partition else None
+
+
+def step_problems(checkpoint: Checkpoint, steps: dict[str, set[str]]) -> list[tuple[str, str]]:
+    """Whether each operator has the state of one step, and each step is in one operator; by the operators' paths."""
+    problems = [
+        (path, f"it has state of several steps: {_listed(names)}") for path, names in steps.items() if len(names) > 1
+    ]
+    known = checkpoint.manifest.get("steps", {}) if not problems else {}
+    for path, names in steps.items():
+        if known and names - known.keys():
+            problems.append((path, f"it has state of {_listed(names)}, and the job has the steps {_listed(known)}"))
+        others = [other for other, found in steps.items() if other < path and found & names]
+        problems += [(path, f"it has state of {_listed(names)}, and so has {other}") for other in others]
+    return problems
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names))
+
+
+def _unreadable(state: DataFrame) -> Iterator[int]:
+    """The partitions that cannot be read: each is tried by itself."""
+    rows = state.rdd
+    for number in range(rows.getNumPartitions()):
+        try:
+            rows.context.runJob(rows, lambda found: [sum(1 for _ in found)], [number])
+        except Exception:
+            yield number
+
+
+def _checked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One row for each key group. All blobs of a key group are in one partition."""
+    groups: dict[tuple[int, int], dict[str, bytes]] = {}
+    for batch in batches:
+        for partition, label, name, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            groups.setdefault((partition, label), {})[name] = blob
+    rows = [(*place, len(blobs), sum(map(len, blobs.values())), *_read(place[1], blobs)) for place, blobs in groups.items()]
+    columns = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(_COLUMNS.types)]
+    yield pa.RecordBatch.from_arrays(columns, schema=_COLUMNS)
+
+
+def _read(label: int, blobs: Any) -> tuple[str | None, str | None]:
+    """The step that a key group is of, and what is wrong with its log, whose blobs are in a dict, by name.
+
+    Of a backend with a format of its own, only the manifest is looked at.
+    """
+    step = None
+    try:
+        stored = blobs.get(MANIFEST)
+        if stored is None:
+            return None, f"the blob {MANIFEST!r} is missing"
+        manifest = read_manifest(stored)
+        step = str(manifest["name"])
+        if label not in labels(int(manifest["key_groups"])):
+            return step, f"there is no such key group among {manifest['key_groups']}"
+        if manifest["backend"] in LOG_BACKENDS:
+            for _ in whole(blobs, read_head(blobs)):
+                pass
+    except HoldfastError as error:
+        return step, error.what.rstrip(".")
+    return step, None
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines or ["no reason was given"])[-1 if causes else 0][:300]

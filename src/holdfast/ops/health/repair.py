@@ -1,0 +1,80 @@
+"""Takes back what is false in a checkpoint, and finishes what was interrupted. Nothing else is touched.
+
+A false commit (see `checkpoint/false_commits.py`) is removed, so that the next start processes its micro-batch, by the plan
+that is there. What was planned after it goes first: it would be done in its place. No such plan can have been done, since
+the state that it begins with was never there. Whenever this is interrupted, the first false commit is still there, and doing
+it again completes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import SparkSession
+
+from holdfast.checkpoint.false_commits import false_commits
+from holdfast.checkpoint.files.choice import join
+from holdfast.checkpoint.layout import Checkpoint, find_checkpoint
+from holdfast.checkpoint.lock import holding
+from holdfast.checkpoint.replacement import finish_replacing, interrupted, left_over
+
+__all__ = ["Repair", "plan_repair", "repair_checkpoint"]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What is to be done with a checkpoint, or was done."""
+
+    checkpoint: str
+    interrupted: str | None = None
+    """An operation that was not finished, and has to be before anything else can be known."""
+    false_commits: list[int] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    """The files that go, in this order."""
+    is_known: bool = True
+    """Whether false commits can be told: not of a query that keeps no state."""
+
+    @property
+    def is_needed(self) -> bool:
+        return self.interrupted is not None or bool(self.removed)
+
+
+def plan_repair(spark: SparkSession | None, path: str) -> Repair:
+    """What `repair_checkpoint` would do. Nothing is altered."""
+    checkpoint = find_checkpoint(spark, path)
+    unfinished = interrupted(checkpoint.files, checkpoint.path)
+    if unfinished is not None:
+        return Repair(checkpoint.path, unfinished)
+    return replace(_plan(checkpoint), interrupted=left_over(checkpoint.files, checkpoint.path))
+
+
+def repair_checkpoint(spark: SparkSession | None, path: str) -> Repair:
+    """Finishes an interrupted operation or takes it back, and takes back commits of micro-batches that nobody has processed.
+
+    A true commit is never removed. Raises CheckpointLocked while a job runs on the checkpoint.
+    """
+    find_checkpoint(spark, path)
+    with holding(spark, path, "holdfast checkpoint repair"):
+        checkpoint = find_checkpoint(spark, path)
+        done = finish_replacing(checkpoint.files, checkpoint.path)
+        plan = _plan(find_checkpoint(spark, path))
+        for file in plan.removed:
+            checkpoint.files.remove(file)
+    return replace(plan, interrupted=done)
+
+
+def _plan(checkpoint: Checkpoint) -> Repair:
+    false = false_commits(checkpoint)
+    removed: list[str] = []
+    if false:
+        for number in sorted(set(checkpoint.planned()) | set(false), reverse=True):
+            if number >= false[0]:
+                removed += _files_of(checkpoint, number, false)
+    return Repair(checkpoint.path, None, false, removed, bool(checkpoint.operators()) or not checkpoint.committed())
+
+
+def _files_of(checkpoint: Checkpoint, number: int, false: list[int]) -> list[str]:
+    """What goes of a micro-batch: of the first that is false its commit only, of what came after it the plan, too."""
+    commit, plan = (join(checkpoint.path, log, str(number)) for log in ("commits", "offsets"))
+    later = [join(op.path, "_metadata", "v2", str(number)) for op in checkpoint.operators() if number in op.counts]
+    return [*([commit] if number in false else []), *([plan, *later] if number > false[0] else [])]

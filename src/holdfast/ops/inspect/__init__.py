@@ -1,0 +1,1 @@
+"""Looking at state: one key, whole cells, differences between micro-batches."""

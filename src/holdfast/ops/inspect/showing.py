@@ -1,0 +1,216 @@
+"""Some of the state, for people: a few keys, or one, for which only its key group is read."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
+from holdfast.engine.stored.readable import time_text, to_json, to_text
+from holdfast.engine.stored.reading import HIDDEN, Blobs, StoredCell, read_group
+from holdfast.errors import CheckpointError, InputError
+from holdfast.model.time.timestamps import Timestamp
+from holdfast.model.windows.bounded import GlobalWindow
+from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, collected_groups, find_steps, group_blobs, rows_of
+from holdfast.ops.reading.keys import find_key, key_text
+from holdfast.ops.reading.naming import named_values, window_text
+
+__all__ = ["ShownCell", "StateView", "show_state"]
+
+_AT_ONCE_BYTES = 8 * 1024 * 1024
+_WINDOWS_TOLD = 10
+
+
+@dataclass(frozen=True)
+class ShownCell:
+    """What one key has in one cell or timer of one window."""
+
+    step: str
+    key: str
+    window: str
+    cell: str
+    kind: str
+    value: str
+    """As JSON."""
+    text: str
+    """For people."""
+    expires_at: str | None
+
+
+@dataclass(frozen=True)
+class StateView:
+    """Some of the state at a micro-batch."""
+
+    batch: int
+    cells: list[ShownCell]
+    more: bool
+    """Whether there is more than was asked for."""
+    step_names: list[str] = field(default_factory=list)
+
+
+def show_state(
+    spark: SparkSession,
+    checkpoint: str,
+    *,
+    step: str | None = None,
+    key: str | None = None,
+    cell: str | None = None,
+    window: str | None = None,
+    batch: int | None = None,
+    limit: int = 20,
+    trust_pickle: bool = False,
+) -> StateView:
+    """Some of the state after a micro-batch: of one key, or of the first `limit` keys and windows.
+
+    `window` is a time that lies in the window, or the beginning of its text. Raises InputError if there is no such cell or
+    window, with those that there are.
+    """
+    place = open_checkpoint(spark, checkpoint)
+    batch = place.check_batch(batch)
+    steps = _with_cell(choose_step(find_steps(spark, place, batch), step, place.path), cell)
+    shown: list[ShownCell] = []
+    more = False
+    wanted = WantedWindow(window)
+    for ref in steps:
+        found, is_more = _shown(spark, place, ref, batch, key, wanted, cell, limit, trust_pickle)
+        shown += found
+        more = more or is_more
+    if not shown:
+        wanted.check(key)
+    if key is not None and not shown:
+        raise CheckpointError(
+            f"The key {key!r} has no state{'' if cell is None else f' in the cell {cell!r}'} after micro-batch {batch}.",
+            todo="see what there is without --key, or at another micro-batch: holdfast state history",
+        )
+    return StateView(batch, shown, more, [ref.name for ref in steps])
+
+
+def _shown(
+    spark: SparkSession,
+    place: Checkpoint,
+    ref: StepRef,
+    batch: int,
+    key: str | None,
+    window: WantedWindow,
+    cell: str | None,
+    limit: int,
+    trust_pickle: bool,
+) -> tuple[list[ShownCell], bool]:
+    wanted = None if key is None else find_key(spark, ref, key)
+    label = None if wanted is None else wanted.label
+    columns: dict[tuple[Any, bytes], list[ShownCell]] = {}
+    more = False
+    for _, blobs in _groups(spark, place, ref, batch, label):
+        group = read_group(blobs, trust_pickle=trust_pickle)
+        for found in group.cells(None if wanted is None else [wanted.slot]):
+            if found.kind == HIDDEN or not window.has(found):
+                continue
+            column = (found.slot, found.window.data)
+            cells = list(_shown_cells(ref.name, found, cell))
+            if cells and column not in columns and len(columns) >= limit:
+                more = True
+            elif cells:
+                columns.setdefault(column, []).extend(cells)
+        if more:
+            break
+    return [shown for cells in columns.values() for shown in cells], more
+
+
+def _groups(
+    spark: SparkSession, place: Checkpoint, ref: StepRef, batch: int, label: int | None
+) -> Iterator[tuple[int, Blobs]]:
+    """Key groups read by the driver: one, or all, some at a time."""
+    if label is not None:
+        blobs = group_blobs(spark, place, ref.operator, batch, label)
+        if blobs is not None:
+            yield label, blobs
+        return
+    frame = blobs_frame(spark, place, ref.operator, batch)
+    sizes = frame.groupBy("label").agg(F.sum(F.length("blob")).alias("size")).orderBy("label")
+    waiting: list[int] = []
+    size = 0
+    rows = rows_of(sizes, place.path)
+    for row in rows:
+        waiting.append(row.label)
+        size += row.size
+        if size >= _AT_ONCE_BYTES or row is rows[-1]:
+            yield from sorted(collected_groups(frame.where(F.col("label").isin(waiting)), place.path).items())
+            waiting, size = [], 0
+
+
+def _shown_cells(step: str, found: StoredCell, only: str | None) -> Iterator[ShownCell]:
+    for name, value in named_values(found.table, found.slot):
+        if only is not None and only not in (name, name.partition("[")[0]):
+            continue
+        expires = None if found.expires_micros is None else time_text(Timestamp(micros=found.expires_micros))
+        yield ShownCell(
+            step,
+            key_text(found.slot),
+            window_text(found.window.window),
+            name,
+            found.kind,
+            to_json(value),
+            to_text(value),
+            expires,
+        )
+
+
+def _with_cell(steps: list[StepRef], cell: str | None) -> list[StepRef]:
+    """The steps that have a cell or timer of a name. Raises InputError, with the names that there are, if none has."""
+    if cell is None:
+        return steps
+    names = {step.name: _names(step) for step in steps}
+    found = [step for step in steps if cell in names[step.name] or cell.partition("[")[0] in names[step.name]]
+    if not found:
+        there = "; ".join(f"{step} has {', '.join(map(repr, cells)) or 'none'}" for step, cells in names.items())
+        raise InputError(f"There is no cell or timer {cell!r}.", todo=f"choose one that there is: {there}")
+    return found
+
+
+def _names(step: StepRef) -> list[str]:
+    return [described["name"] for kind in ("cells", "timers") for described in step.manifest[kind]]
+
+
+class WantedWindow:
+    """The window that is asked for, if any, and those that there are."""
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+        self._there: dict[str, None] = {}
+        self._micros: int | None = None
+        if text is not None:
+            with contextlib.suppress(ValueError, TypeError):
+                self._micros = Timestamp.from_rfc3339(text).micros
+
+    def has(self, cell: StoredCell) -> bool:
+        """Whether a cell is in it."""
+        if self._text is None:
+            return True
+        window = cell.window.window
+        if isinstance(window, GlobalWindow):
+            self._there["global"] = None
+            return self._text in ("", "global")
+        shown = window_text(window)
+        self._there[shown] = None
+        if self._text and shown.startswith(self._text):
+            return True
+        return self._micros is not None and bool(window.start.micros <= self._micros < window.end.micros)
+
+    def check(self, key: str | None) -> None:
+        """Raises InputError if nothing was found because nothing is in such a window."""
+        if self._text is None or not self._there:
+            return
+        of = "" if key is None else f" of the key {key!r}"
+        windows = sorted(self._there)
+        more = f", and {len(windows) - _WINDOWS_TOLD} more" if len(windows) > _WINDOWS_TOLD else ""
+        raise InputError(
+            f"There is no window {self._text!r}{of}: it is neither a time in one that has state nor the beginning of one as "
+            "it is shown.",
+            detail=f"There are: {'; '.join(windows[:_WINDOWS_TOLD])}{more}.",
+            todo="give a time that lies in the window, such as 2026-03-01T10:00:00Z",
+        )

@@ -1,0 +1,136 @@
+"""How much state there is: counted in the workers, without rendering a single value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from holdfast.checkpoint.layout import open_checkpoint
+from holdfast.engine.state.keys import encode_slots
+from holdfast.engine.stored.reading import Blobs, StoredGroup, read_group
+from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, fullest, map_groups, rows_of
+
+__all__ = ["CellSummary", "StepSummary", "summarise", "timers_of"]
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """One cell of a step, over all keys and windows."""
+
+    name: str
+    kind: str
+    coder: str
+    ttl: str | None
+    keys: int
+    """How many (key, window) pairs have something in it."""
+    bytes: int
+    """Of its values as they are stored, before compression."""
+
+
+@dataclass(frozen=True)
+class StepSummary:
+    """The state of a step at a micro-batch."""
+
+    step: str
+    operator: int
+    key_groups: int
+    backend: str
+    keys: int
+    cells: list[CellSummary]
+    timers: int
+    blob_bytes: int
+    """Of all that is in the state store, compressed as it is."""
+    windows: int = 0
+    window_fn: str = ""
+    key: str = ""
+
+
+def summarise(spark: SparkSession, checkpoint: str, batch: int | None = None) -> list[StepSummary]:
+    """How much state each step has after a micro-batch."""
+    place = open_checkpoint(spark, checkpoint)
+    batch = place.check_batch(batch)
+    summaries = []
+    for operator in place.operators():
+        if operator.is_a_step:
+            frame = map_groups(blobs_frame(spark, place, operator.number, batch), _counted, "summary string")
+            counts = [json.loads(row.summary) for row in rows_of(frame, place.path)]
+            if counts:
+                manifest = fullest(count["manifest"] for count in counts)
+                summaries.append(_summary(StepRef(manifest["name"], operator.number, manifest), counts))
+    if not summaries:
+        choose_step([], None, place.path)
+    return sorted(summaries, key=lambda summary: summary.step)
+
+
+def _counted(label: int, blobs: Blobs) -> Iterator[tuple[str]]:
+    group = read_group(blobs)
+    cells: dict[str, list[int]] = {}
+    for window in group.state.windows.values():
+        for table in window.tables:
+            if table.values:
+                rows = table.rows(list(table.values), list(table.values.values()))
+                count = cells.setdefault(table.spec.name, [0, 0])
+                count[0] += len(table.values)
+                count[1] += len(encode_slots(rows.keys)) + sum(map(len, rows.columns))
+    size = sum(len(blob) for _, blob in blobs.items())
+    windows = [data.hex() for data in group.state.windows]
+    counted = {
+        "manifest": group.manifest,
+        "keys": len(group.slots()),
+        "cells": cells,
+        "timers": timers_of(group),
+        "bytes": size,
+        "windows": windows,
+    }
+    yield (json.dumps(counted),)
+
+
+def timers_of(group: StoredGroup) -> int:
+    """How many timers are set."""
+    count = 0
+    for window in group.state.windows.values():
+        for table in window.tables:
+            if table.spec.name.startswith("~timer:"):
+                count += len(table.values)
+            elif table.spec.name.startswith("~tags:"):
+                count += sum(map(len, table.values.values()))
+    return count
+
+
+def _summary(ref: StepRef, counts: list[dict[str, Any]]) -> StepSummary:
+    manifest = ref.manifest
+    cells = []
+    for cell in manifest["cells"]:
+        found = [count["cells"].get(cell["name"], [0, 0]) for count in counts]
+        keys, size = sum(pair[0] for pair in found), sum(pair[1] for pair in found)
+        kind = f"{cell['kind']} (kept)" if cell.get("kept") else cell["kind"]
+        cells.append(CellSummary(cell["name"], kind, _coder_text(cell), _ttl_text(cell), keys, size))
+    return StepSummary(
+        step=ref.name,
+        operator=ref.operator,
+        key_groups=int(manifest["key_groups"]),
+        backend=manifest["backend"],
+        keys=sum(count["keys"] for count in counts),
+        cells=cells,
+        timers=sum(count["timers"] for count in counts),
+        blob_bytes=sum(count["bytes"] for count in counts),
+        windows=len({window for count in counts for window in count["windows"]}),
+        window_fn=str(manifest["windowing"]["window_fn"].get("id", "")).removeprefix("holdfast."),
+        key=", ".join(f"{column['name']} {column['type']}" for column in manifest["key"]),
+    )
+
+
+def _coder_text(cell: Mapping[str, Any]) -> str:
+    value = str(cell["coder"].get("id", "?"))
+    return f"{cell['key_coder'].get('id', '?')} to {value}" if "key_coder" in cell else value
+
+
+def _ttl_text(cell: Mapping[str, Any]) -> str | None:
+    ttl = cell.get("ttl")
+    if ttl is None:
+        return None
+    return f"{ttl['micros'] / 1_000_000:g} s after the last {ttl['refresh']}, {ttl['time']} time"

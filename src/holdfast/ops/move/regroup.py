@@ -1,0 +1,77 @@
+"""Other key groups: the state of every step is read, spread anew by its keys, and written in place of what was there."""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.checkpoint.files.choice import join
+from holdfast.checkpoint.layout import Checkpoint, Operator, open_checkpoint
+from holdfast.errors import CheckpointError
+from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, our_errors, steps_of
+from holdfast.ops.reading.key_rows import labelled, log_facts, new_groups, packed_frame, unpacked
+from holdfast.spark.build.seeding import seed_operator
+
+__all__ = ["regroup", "seed_step", "write_manifest"]
+
+_KEY_GROUPS_MAX = 32_768
+
+
+def regroup(spark: SparkSession, checkpoint: str, key_groups: int) -> list[str]:
+    """Gives every step of a checkpoint another number of key groups; gives their names.
+
+    Works in place, so it is for a copy that nobody uses. Afterwards only the last committed micro-batch can be read. The
+    job's code must say the same number.
+    """
+    if not 1 <= key_groups <= _KEY_GROUPS_MAX:
+        raise CheckpointError(f"There cannot be {key_groups} key groups: give a number from 1 to {_KEY_GROUPS_MAX}.")
+    place = open_checkpoint(spark, checkpoint)
+    batch = place.check_batch(None)
+    steps = choose_step(steps_of(spark, place, batch), None, place.path)
+    operators = {operator.number: operator for operator in place.operators()}
+    with our_errors(place.path):
+        for step in steps:
+            _regroup_step(spark, place, operators[step.operator], step, batch, key_groups)
+    write_manifest(place, {step.name: {"key_groups": key_groups} for step in steps})
+    return [step.name for step in steps]
+
+
+def _regroup_step(
+    spark: SparkSession, place: Checkpoint, operator: Operator, step: StepRef, batch: int, key_groups: int
+) -> None:
+    manifest = {**step.manifest, "key_groups": key_groups}
+    blobs = blobs_frame(spark, place, operator.number, batch)
+    rows = labelled(packed_frame(blobs, step), manifest, key_groups)
+    seed_step(
+        spark,
+        place,
+        operator,
+        batch,
+        new_groups(rows, manifest, log_facts(blobs, place.path), lambda table: unpacked(table, manifest)),
+    )
+
+
+def seed_step(spark: SparkSession, place: Checkpoint, operator: Operator, batch: int, blobs: DataFrame) -> None:
+    """Makes blobs (label, name, blob) the state of a step after a micro-batch, in a checkpoint that nobody uses."""
+    seed_operator(
+        spark,
+        place.files,
+        operator.path,
+        blobs,
+        version=batch + 1,
+        partitions=len(place.partitions_at(operator, batch)),
+        time_mode=operator.properties.time_mode,
+        settings=place.offsets(batch).settings,
+    )
+
+
+def write_manifest(place: Checkpoint, changes: dict[str, dict[str, object]]) -> None:
+    """Changes what the job's manifest says of some steps, if the checkpoint has one."""
+    manifest = place.manifest
+    if not manifest:
+        return
+    steps = {name: {**step, **changes.get(name, {})} for name, step in manifest["steps"].items()}
+    content = {**manifest, "steps": steps}
+    path = join(place.path, "holdfast", "manifest.json")
+    place.files.write(path, json.dumps(content, indent=2, sort_keys=True).encode())

@@ -1,0 +1,173 @@
+"""Another number of partitions, or of key groups, for a checkpoint whose job is stopped. In place.
+
+Nothing is lost whenever it is interrupted.
+
+*Partitions.* This relies on the order in which Spark works (see `ops/move/repartition.py`): files of older micro-batches are
+never altered, and the new micro-batch counts when its commit is there. If it fails, what it has written is removed again,
+the plan last: while the plan is there Spark starts no query, and once it is gone nothing of the attempt is. If the process
+is killed, the plan stays; the next call finishes it, or with another number removes it and begins anew.
+
+*Key groups.* They are regrouped in a copy, which then takes the place of the state (`ops/move/replacing.py`). The state
+after earlier micro-batches is gone then; the numbers of micro-batches stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from holdfast.checkpoint.files.choice import join
+from holdfast.checkpoint.layout import Checkpoint, Partition, find_checkpoint, open_checkpoint
+from holdfast.checkpoint.lock import holding
+from holdfast.checkpoint.pieces import whole_pieces
+from holdfast.checkpoint.replacement import finish_replacing
+from holdfast.errors import CheckpointError
+from holdfast.ops.move.repartition import no_task_runs, repartition
+from holdfast.ops.move.replacing import replacing_state
+from holdfast.ops.move.restore import reshape
+
+__all__ = ["Rescaled", "rescale"]
+
+_WAIT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """How a checkpoint is distributed now."""
+
+    checkpoint: str
+    batch: int
+    """The last committed micro-batch; changing the number of partitions takes one."""
+    partitions: int | None
+    key_groups: dict[str, int]
+    """By step."""
+
+
+def rescale(
+    spark: SparkSession, checkpoint: str, *, partitions: int | None = None, key_groups: int | None = None
+) -> Rescaled:
+    """Changes into how many partitions, or key groups, the state is distributed.
+
+    The key groups must then be changed in the code too (`key_groups=`); the number of partitions is the checkpoint's own.
+    Raises CheckpointLocked while a job runs on the checkpoint, and CheckpointError, with a way out, if its last micro-batch
+    is planned and not committed.
+    """
+    place = find_checkpoint(spark, checkpoint)
+    with holding(spark, checkpoint, "holdfast rescale"):
+        finish_replacing(place.files, place.path)
+        found = open_checkpoint(spark, checkpoint)
+        unfinished = _unfinished(found)
+        if partitions is not None:
+            _check_plan(found, unfinished)
+            _check_whole(found)
+            _repartition(spark, found, partitions, unfinished)
+        elif unfinished is not None:
+            raise _must_finish(found, unfinished)
+        if key_groups is not None:
+            _regroup(spark, open_checkpoint(spark, checkpoint), key_groups)
+        return _rescaled(open_checkpoint(spark, checkpoint))
+
+
+def _unfinished(checkpoint: Checkpoint) -> int | None:
+    """How many partitions an earlier attempt that was killed was about to make."""
+    committed = checkpoint.committed()
+    last = checkpoint.planned()[-1:]
+    if not committed or last == committed[-1:]:
+        return None
+    return checkpoint.offsets(last[0]).partitions if checkpoint.changes_partitions(last[0]) else None
+
+
+def _check_plan(checkpoint: Checkpoint, unfinished: int | None) -> None:
+    committed, planned = checkpoint.committed(), checkpoint.planned()
+    if not committed:
+        raise CheckpointError(
+            f"{checkpoint.path!r} has no committed micro-batch.", todo="let the job commit a micro-batch first"
+        )
+    if planned[-1] != committed[-1] and unfinished is None:
+        raise CheckpointError(
+            f"Micro-batch {planned[-1]} of {checkpoint.path!r} is planned and not committed.",
+            detail="It may have reached a sink. A change of partitions would take its number; its rows would come twice.",
+            todo="start the job with trigger='available now', which ends after a committed micro-batch; or take a savepoint "
+            "and restore that: holdfast savepoint restore ... --partitions ..., which keeps the plan",
+        )
+
+
+def _check_whole(checkpoint: Checkpoint) -> None:
+    """What Spark reads on its way; a damaged file is named before anything is written."""
+    whole_pieces(checkpoint, checkpoint.committed()[-1])
+
+
+def _must_finish(checkpoint: Checkpoint, partitions: int) -> CheckpointError:
+    return CheckpointError(
+        f"An earlier change of {checkpoint.path!r} to {partitions} partitions was not finished.",
+        todo=f"finish it first: holdfast rescale {checkpoint.path} --partitions {partitions}",
+    )
+
+
+def _repartition(spark: SparkSession, checkpoint: Checkpoint, partitions: int, unfinished: int | None) -> None:
+    if unfinished is not None and unfinished != partitions:
+        _undo(checkpoint)
+    batch = checkpoint.committed()[-1]
+    counts = {len(checkpoint.partitions_at(operator, batch)) for operator in checkpoint.operators()}
+    if not counts:
+        raise CheckpointError(f"There is no state in {checkpoint.path!r}: its query has no step that keeps any.")
+    if counts == {partitions}:
+        return
+    try:
+        repartition(spark, checkpoint.path, partitions)
+    except CheckpointError as error:
+        if no_task_runs(spark, _WAIT_SECONDS):
+            _undo(open_checkpoint(spark, checkpoint.path))
+        else:
+            error.todo = f"mend the cause and finish it: holdfast rescale {checkpoint.path} --partitions {partitions}"
+        raise
+
+
+def _undo(checkpoint: Checkpoint) -> None:
+    """Removes what an attempt has written, also what it has begun to write, its plan last."""
+    batch = checkpoint.committed()[-1] + 1
+    if batch in checkpoint.planned():
+        for operator in checkpoint.operators():
+            for store in operator.partitions:
+                _undo_store(checkpoint, store, batch + 1)
+            metadata = join(operator.path, "_metadata", "v2")
+            _remove_begun(checkpoint, metadata, batch)
+            checkpoint.files.remove(join(metadata, str(batch)))
+    for log in ("commits", "offsets"):
+        _remove_begun(checkpoint, join(checkpoint.path, log), batch)
+    checkpoint.files.remove(join(checkpoint.path, "offsets", str(batch)))
+
+
+def _undo_store(checkpoint: Checkpoint, store: Partition, version: int) -> None:
+    kept = [snapshot for number, snapshot in store.snapshots.items() if number != version]
+    if not kept and store.changelogs.keys() <= {version}:
+        checkpoint.files.remove(store.path)
+        return
+    named = {name for snapshot in kept for name in checkpoint.table_names(snapshot)}
+    for name, table in store.tables.items():
+        if name not in named:
+            checkpoint.files.remove(table.path)
+    for kind in (store.snapshots, store.changelogs):
+        if version in kind:
+            checkpoint.files.remove(kind[version].path)
+    _remove_begun(checkpoint, store.path, version)
+
+
+def _remove_begun(checkpoint: Checkpoint, folder: str, number: int) -> None:
+    """Removes files of a number under the names that they have until they are whole."""
+    for entry in checkpoint.files.entries(folder) or ():
+        if entry.name.startswith(f".{number}."):
+            checkpoint.files.remove(entry.path)
+
+
+def _regroup(spark: SparkSession, checkpoint: Checkpoint, key_groups: int) -> None:
+    with replacing_state(checkpoint) as (copy, batch):
+        reshape(spark, copy.path, batch, key_groups=key_groups)
+
+
+def _rescaled(checkpoint: Checkpoint) -> Rescaled:
+    batch = checkpoint.committed()[-1]
+    counts = [len(checkpoint.partitions_at(operator, batch)) for operator in checkpoint.operators()]
+    groups = {name: int(step["key_groups"]) for name, step in checkpoint.manifest.get("steps", {}).items()}
+    return Rescaled(checkpoint.path, batch, max(counts, default=None), groups)

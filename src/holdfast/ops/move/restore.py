@@ -1,0 +1,174 @@
+"""A new checkpoint from a savepoint, also with another number of partitions, other key groups, or on another backend.
+
+The checkpoint is built beside its place and moved there at the end. The state is that after the savepoint's micro-batch, and
+the next one has the number that it would have had: changing the number of partitions uses up none. So a micro-batch that
+was planned keeps its plan, and sinks that go by the number of the micro-batch see no difference.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from holdfast.checkpoint.destination import building, check_apart, check_free
+from holdfast.checkpoint.files.choice import Files, copy_file, files_of, join, normalised
+from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
+from holdfast.checkpoint.query_files import schema_name
+from holdfast.engine.stored.manifest import LOG_BACKENDS
+from holdfast.errors import CheckpointError, CorruptState, HoldfastError
+from holdfast.ops.move.regroup import regroup
+from holdfast.ops.move.renumber import renumber
+from holdfast.ops.move.repartition import repartition
+from holdfast.ops.move.savepoint import verify_savepoint
+from holdfast.ops.move.savepoint_file import Savepoint
+
+__all__ = ["Restored", "place_schemas", "reshape", "restore_savepoint"]
+
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A checkpoint that was made from a savepoint."""
+
+    checkpoint: str
+    query_id: str
+    batch: int
+    """The last micro-batch; the job goes on with the next."""
+    planned_batch: int | None
+    partitions: int | None
+    steps: dict[str, dict[str, object]]
+
+
+def restore_savepoint(
+    spark: SparkSession | None,
+    savepoint: str,
+    checkpoint: str,
+    *,
+    partitions: int | None = None,
+    key_groups: int | None = None,
+    backend: str | None = None,
+    new_query_id: bool = False,
+    report: Report = lambda done, total: None,
+) -> Restored:
+    """Makes a checkpoint from a savepoint, after checking every file of it.
+
+    `partitions` and `key_groups`, and paths that are not local, need a session. `backend`, "heap" or "disk", is what the
+    manifest names from then on; what the job runs on is said in its code. `new_query_id`: for a second job beside the first;
+    without it the query keeps its id, by which sinks know what they have already. At `checkpoint` there is a whole
+    checkpoint afterwards or, if anything failed, what was there before: nothing.
+    """
+    if spark is None and (partitions is not None or key_groups is not None):
+        raise HoldfastError("Other partitions or key groups need a Spark session.")
+    target = files_of(spark, checkpoint)
+    check_apart(savepoint, checkpoint)
+    check_free(target, checkpoint)
+    found, problems = verify_savepoint(spark, savepoint, report=report)
+    if problems:
+        raise CorruptState(
+            f"The savepoint {found.path!r} is damaged: {problems[0]}",
+            detail="\n".join(f"- {problem}" for problem in problems[1:]),
+            todo="use another savepoint, or a copy of this one",
+        )
+    _check_backend(found, backend)
+    with building(target, checkpoint) as work:
+        _copy(files_of(spark, savepoint), found, target, work)
+        made = Checkpoint(target, work)
+        place_schemas(made, work)
+        if new_query_id:
+            target.write(join(work, "metadata"), json.dumps({"id": str(uuid.uuid4())}, separators=(",", ":")).encode())
+        if backend is not None:
+            _name_backend(made, backend)
+        if spark is not None:
+            reshape(spark, work, found.batch, partitions=partitions, key_groups=key_groups)
+        _add_plan(files_of(spark, savepoint), found, Checkpoint(target, work))
+        place_schemas(made, checkpoint.rstrip("/"))
+    return _restored(open_checkpoint(spark, checkpoint), found)
+
+
+def _check_backend(savepoint: Savepoint, backend: str | None) -> None:
+    """Backends that keep the same log can go on where another was; the key groups adopt the new one by themselves."""
+    if backend is None:
+        return
+    known = " and ".join(sorted(LOG_BACKENDS))
+    if backend not in LOG_BACKENDS:
+        raise CheckpointError(f"State cannot be restored for the backend {backend!r}.", todo=f"there are {known}")
+    for name, step in savepoint.steps.items():
+        if step["backend"] not in LOG_BACKENDS:
+            raise CheckpointError(
+                f"The step {name!r} has its state in the backend {step['backend']!r}, which keeps it in a way of its own.",
+                todo="restore it without another backend",
+            )
+
+
+def _copy(source: Files, savepoint: Savepoint, target: Files, work: str) -> None:
+    """All but the plan of a micro-batch, in whose way a change of partitions would be."""
+    for file in savepoint.files:
+        if file.path != _plan_of(savepoint):
+            copy_file(source, join(savepoint.path, file.path), target, join(work, file.path))
+
+
+def _plan_of(savepoint: Savepoint) -> str | None:
+    return None if savepoint.planned_batch is None else f"offsets/{savepoint.planned_batch}"
+
+
+def _add_plan(source: Files, savepoint: Savepoint, made: Checkpoint) -> None:
+    plan = _plan_of(savepoint)
+    if plan is None or savepoint.planned_batch is None:
+        return
+    copy_file(source, join(savepoint.path, plan), made.files, join(made.path, plan))
+    counts = [len(made.partitions_at(operator, savepoint.batch)) for operator in made.operators()]
+    if counts:
+        made.write_partition_count(savepoint.planned_batch, max(counts))
+
+
+def place_schemas(checkpoint: Checkpoint, root: str) -> None:
+    """Makes the operators' metadata, which has whole paths, name the schemas below another directory."""
+    for operator in checkpoint.operators():
+        folder = join(normalised(root), "state", str(operator.number), "_stateSchema")
+        for batch, content in checkpoint.operator_metadata(operator.number).items():
+            for store in content["stateStoreInfo"]:
+                paths = store.get("stateSchemaFilePaths", [])
+                store["stateSchemaFilePaths"] = [join(folder, schema_name(operator.path, path)) for path in paths]
+            checkpoint.write_operator_metadata(operator.number, batch, content)
+
+
+def _name_backend(made: Checkpoint, backend: str) -> None:
+    steps = {name: {**step, "backend": backend} for name, step in made.manifest.get("steps", {}).items()}
+    content = {**made.manifest, "steps": steps}
+    if made.manifest:
+        path = join(made.path, "holdfast", "manifest.json")
+        made.files.write(path, json.dumps(content, indent=2, sort_keys=True).encode())
+
+
+def reshape(
+    spark: SparkSession, path: str, batch: int, *, partitions: int | None = None, key_groups: int | None = None
+) -> None:
+    """Gives a checkpoint that nobody uses other key groups and partitions; its last micro-batch stays `batch`."""
+    if key_groups is not None:
+        regroup(spark, path, key_groups)
+    made = open_checkpoint(spark, path)
+    last = made.committed()[-1]
+    counts = {len(made.partitions_at(operator, last)) for operator in made.operators()}
+    if partitions is not None and counts and counts != {partitions}:
+        repartition(spark, path, partitions)
+        made = open_checkpoint(spark, path)
+    if made.committed()[-1] != batch:
+        renumber(made, batch)
+
+
+def _restored(made: Checkpoint, savepoint: Savepoint) -> Restored:
+    counts = [len(made.partitions_at(operator, savepoint.batch)) for operator in made.operators()]
+    steps = made.manifest.get("steps", {})
+    return Restored(
+        checkpoint=made.path,
+        query_id=made.query_id,
+        batch=savepoint.batch,
+        planned_batch=savepoint.planned_batch,
+        partitions=max(counts, default=None),
+        steps={name: {"backend": step["backend"], "key_groups": step["key_groups"]} for name, step in steps.items()},
+    )

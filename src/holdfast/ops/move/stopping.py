@@ -1,0 +1,149 @@
+"""Stopping a running job from outside, at a batch boundary, with a savepoint if wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from holdfast.checkpoint.destination import check_apart
+from holdfast.checkpoint.files.choice import files_of, is_local
+from holdfast.checkpoint.host import this_process
+from holdfast.checkpoint.layout import Checkpoint
+from holdfast.checkpoint.lock import LockInfo, current_lock
+from holdfast.checkpoint.presence import ask_to_stop, take_back
+from holdfast.checkpoint.registry import forget, registered
+from holdfast.errors import CheckpointError, HoldfastError, JobFailed
+from holdfast.ops.move.savepoint import create_savepoint
+
+__all__ = ["Stopped", "find_running", "stop_job"]
+
+_LOCAL_POLL_SECONDS = 0.2
+_POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A job that has ended because it was asked to."""
+
+    job: str
+    checkpoint: str
+    seconds: float
+    """How long it took."""
+    batch: int | None
+    """The last micro-batch that is committed; None if there is none."""
+    savepoint: Any
+    """What `create_savepoint` gave, if a savepoint was wanted."""
+
+
+def find_running(spark: SparkSession | None, job: str) -> str:
+    """The checkpoint of a running job, by its name or that path itself. Raises CheckpointError if no such job is running.
+
+    Names are known of jobs that run on this machine as this user.
+    """
+    known = registered(job)
+    running = []
+    for entry in known:
+        if spark is None and not is_local(entry.checkpoint):
+            # Whether it still runs is known only to who can read it.
+            running.append(entry.checkpoint)
+            continue
+        lock = current_lock(spark, entry.checkpoint)
+        if lock is not None and lock.token == entry.token:
+            running.append(entry.checkpoint)
+        else:
+            forget(entry)
+    if len(running) > 1:
+        raise CheckpointError(
+            f"{len(running)} jobs of the name {job!r} are running.",
+            detail="\n".join(f"on {checkpoint}" for checkpoint in running),
+            todo="give the checkpoint of the one that is meant",
+        )
+    if running:
+        return running[0]
+    if is_local(job) and files_of(spark, job).info(job) is None:
+        raise CheckpointError(
+            f"No job {job!r} is running: none of this name is known here, and there is no checkpoint at that path.",
+            todo="give the path of the job's checkpoint, if it runs elsewhere or as another user",
+        )
+    return job.rstrip("/") or job
+
+
+def stop_job(
+    spark: SparkSession | None,
+    job: str,
+    *,
+    savepoint: str | None = None,
+    timeout_seconds: float = 300.0,
+    report: Callable[[float, float], None] | None = None,
+) -> Stopped:
+    """Asks a running job, given by name or checkpoint, to stop at the end of its micro-batch, and waits until it has.
+
+    With `savepoint`, its state is then saved there. Raises CheckpointError if no such job is running, and JobFailed if it
+    has not ended in time; the request then stands, and the job ends when it can. `report` is told the seconds that have
+    passed, and those that there are.
+    """
+    checkpoint = find_running(spark, job)
+    holder = _holder(spark, checkpoint)
+    if savepoint is not None:
+        check_apart(checkpoint, savepoint)
+        _check_free(spark, savepoint)
+    files = files_of(spark, checkpoint)
+    begun = time.monotonic()
+    ask_to_stop(files, checkpoint, holder, f"process {this_process().number} on {this_process().host}")
+    poll = _LOCAL_POLL_SECONDS if is_local(checkpoint) else _POLL_SECONDS
+    while _still_held(spark, checkpoint, holder):
+        passed = time.monotonic() - begun
+        if passed > timeout_seconds:
+            raise JobFailed(
+                f"{_sentence(holder)} has not stopped within {timeout_seconds:g} seconds.",
+                todo="wait: the request stands, and it stops when its micro-batch has ended; if it hangs, end its process",
+                context={"checkpoint": checkpoint},
+            )
+        if report is not None:
+            report(passed, timeout_seconds)
+        time.sleep(poll)
+    # One that was killed meanwhile has left the request.
+    take_back(files, checkpoint, holder.token)
+    seconds = time.monotonic() - begun
+    batch = next(iter(reversed(Checkpoint(files, checkpoint).committed())), None)
+    saved = None if savepoint is None else _save(spark, checkpoint, savepoint, holder)
+    return Stopped(holder.owner.removeprefix("job "), checkpoint, seconds, batch, saved)
+
+
+def _holder(spark: SparkSession | None, checkpoint: str) -> LockInfo:
+    holder = current_lock(spark, checkpoint)
+    if holder is None:
+        raise CheckpointError(f"No job is running on {checkpoint!r}.")
+    if not holder.owner.startswith("job "):
+        raise CheckpointError(
+            f"No job is running on {checkpoint!r}: it is in use by {holder}.", todo="wait until it is done"
+        )
+    return holder
+
+
+def _check_free(spark: SparkSession | None, savepoint: str) -> None:
+    """A job is not stopped for a savepoint that then cannot be written."""
+    if files_of(spark, savepoint).info(savepoint) is not None:
+        raise CheckpointError(
+            f"There is something at {savepoint!r} already; the job was not stopped.", todo="give a path where nothing is"
+        )
+
+
+def _still_held(spark: SparkSession | None, checkpoint: str, holder: LockInfo) -> bool:
+    lock = current_lock(spark, checkpoint)
+    return lock is not None and lock.token == holder.token
+
+
+def _save(spark: SparkSession | None, checkpoint: str, savepoint: str, holder: LockInfo) -> Any:
+    try:
+        return create_savepoint(spark, checkpoint, savepoint)
+    except HoldfastError as error:
+        raise error.within(after=f"{_sentence(holder)} had been stopped") from None
+
+
+def _sentence(holder: LockInfo) -> str:
+    return f"The {holder.owner} on {holder.process.host}, process {holder.process.number},"

@@ -1,0 +1,1 @@
+"""State as it is stored, read by Spark: blobs, keys, cells."""

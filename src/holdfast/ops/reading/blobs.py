@@ -1,0 +1,214 @@
+"""Reading state: the blobs of key groups at a micro-batch, through Spark's reader of state stores.
+
+All blobs of a key group are in one partition of the state store, one after the other. So a task reads its partition from
+end to end, holds one key group at a time, and nothing is shuffled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from holdfast.checkpoint.files.choice import normalised
+from holdfast.checkpoint.layout import Checkpoint
+from holdfast.engine.stored.evolution import MANIFEST
+from holdfast.engine.stored.manifest import read_manifest
+from holdfast.engine.stored.reading import Blobs
+from holdfast.errors import CheckpointError, CorruptState, HoldfastError
+from holdfast.spark.errors.failures import first_cause
+from holdfast.spark.errors.transport import carried, rebuilding, uncarried
+from holdfast.spark.types.arrow import arrow_schema
+from holdfast.spark.types.schemas import read_schema
+
+__all__ = [
+    "StepRef",
+    "blobs_frame",
+    "change_feed",
+    "choose_step",
+    "collected_groups",
+    "find_steps",
+    "fullest",
+    "group_blobs",
+    "groups_in",
+    "map_groups",
+    "our_errors",
+    "record_batches",
+    "rows_of",
+    "steps_of",
+]
+
+GroupFunction = Callable[[int, Blobs], Iterable[tuple[Any, ...]]]
+"""From a label and the blobs of its key group to rows."""
+
+
+_NOT_WRITTEN = {
+    "No space left on device": "make room there, or choose another place; nothing is left of the attempt",
+    "Permission denied": "choose a place where you may write",
+    "Read-only file system": "choose a place where you may write",
+}
+
+
+@dataclass(frozen=True)
+class StepRef:
+    """A step in a checkpoint."""
+
+    name: str
+    operator: int
+    manifest: dict[str, Any]
+    """That of the key groups which have the most cells; others may still have an older one."""
+
+
+def blobs_frame(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> DataFrame:
+    """All blobs of an operator after a micro-batch: label, name, blob."""
+    with our_errors(checkpoint.path):
+        return _flat(_reader(spark, operator).option("batchId", batch).load(normalised(checkpoint.path)))
+
+
+def change_feed(spark: SparkSession, checkpoint: Checkpoint, operator: int, first: int, last: int) -> DataFrame:
+    """What the micro-batches from first to last changed: batch, change ("update" or "delete"), label, name, blob."""
+    reader = _reader(spark, operator).option("readChangeFeed", "true")
+    reader = reader.option("changeStartBatchId", first).option("changeEndBatchId", last)
+    with our_errors(checkpoint.path):
+        changes = reader.load(normalised(checkpoint.path))
+    return _flat(changes, F.col("batch_id").alias("batch"), F.col("change_type").alias("change"))
+
+
+def _reader(spark: SparkSession, operator: int) -> Any:
+    return spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "blobs")
+
+
+def _flat(frame: DataFrame, *more: Any) -> DataFrame:
+    columns = [
+        F.col("key.label").alias("label"),
+        F.col("user_map_key.name").alias("name"),
+        F.col("user_map_value.blob").alias("blob"),
+    ]
+    return frame.select(*more, *columns)
+
+
+def steps_of(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[StepRef]:
+    """The steps that have state after a micro-batch, by name. Which operator a step is, its state says itself."""
+    found = []
+    for operator in checkpoint.operators():
+        if not operator.is_a_step:
+            continue
+        frame = blobs_frame(spark, checkpoint, operator.number, batch)
+        stored = rows_of(frame.where(F.col("name") == MANIFEST).select("blob").distinct(), checkpoint.path)
+        if stored:
+            manifest = fullest(read_manifest(bytes(row.blob)) for row in stored)
+            found.append(StepRef(manifest["name"], operator.number, manifest))
+    return sorted(found, key=lambda step: step.name)
+
+
+def fullest(manifests: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The manifest with the most cells. After a change of code key groups get its manifest one by one, when they are next
+    opened; what all of them have fits that one."""
+    return max(manifests, key=lambda manifest: len(manifest["cells"]))
+
+
+def find_steps(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[StepRef]:
+    """The same, for who reads the manifest of each key group anyway: a job's only step is told by the job's manifest, and
+    nothing has to be read for it."""
+    operators = [operator for operator in checkpoint.operators() if operator.is_a_step]
+    described = checkpoint.manifest.get("steps", {})
+    if len(operators) == 1 and len(described) == 1:
+        ((name, manifest),) = described.items()
+        return [StepRef(name, operators[0].number, manifest)]
+    return steps_of(spark, checkpoint, batch)
+
+
+def choose_step(steps: Sequence[StepRef], name: str | None, path: str) -> list[StepRef]:
+    """The step of a name, or all. Raises CheckpointError if there is none."""
+    known = ", ".join(repr(step.name) for step in steps) or "none"
+    if not steps:
+        raise CheckpointError(f"There is no state of Holdfast in {path!r}.", todo="let the job process something first")
+    if name is None:
+        return list(steps)
+    chosen = [step for step in steps if step.name == name]
+    if not chosen:
+        raise CheckpointError(f"{path!r} has no step {name!r}.", todo=f"choose one of: {known}")
+    return chosen
+
+
+def group_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int, label: int) -> Blobs | None:
+    """The blobs of one key group, read by the driver; None if it has none."""
+    frame = blobs_frame(spark, checkpoint, operator, batch).where(F.col("label") == label)
+    return collected_groups(frame, checkpoint.path).get(label)
+
+
+def groups_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Blobs]]:
+    """Key groups from rows of (label, name, blob) that come together."""
+    label, blobs = None, Blobs()
+    for batch in batches:
+        for here, name, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if here != label and label is not None:
+                yield label, blobs
+                blobs = Blobs()
+            label = here
+            blobs.put(name, blob)
+    if label is not None:
+        yield label, blobs
+
+
+def map_groups(frame: DataFrame, function: GroupFunction, schema: str | StructType) -> DataFrame:
+    """What a function gives for each key group, as rows of a schema.
+
+    A group's rows must come together in `frame`, whose columns are label, name and blob.
+    """
+    columns = arrow_schema(read_schema(schema, "state"))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carried():
+            for label, blobs in groups_in(batches):
+                yield from record_batches(function(label, blobs), columns)
+
+    return frame.mapInArrow(run, schema)
+
+
+def record_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as one batch; none of no rows."""
+    rows = list(rows)
+    if rows:
+        values = zip(*rows, strict=True)
+        arrays = [pa.array(list(column), field.type) for column, field in zip(values, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def collected_groups(frame: DataFrame, path: str) -> dict[int, Blobs]:
+    """The key groups of a frame (label, name, blob), read by the driver, by label."""
+    found: dict[int, Blobs] = {}
+    for row in rows_of(frame, path):
+        found.setdefault(row.label, Blobs()).put(row.name, bytes(row.blob))
+    return found
+
+
+def rows_of(frame: DataFrame, path: str) -> list[Any]:
+    """The rows of a frame. What Spark fails with comes as our error, not as a trace of the JVM."""
+    with our_errors(path):
+        return frame.collect()
+
+
+@contextlib.contextmanager
+def our_errors(path: str, todo: str = "find the damaged file: holdfast checkpoint verify {}") -> Iterator[None]:
+    """Turns what Spark says of something that it cannot read into a sentence."""
+    session = SparkSession.getActiveSession()
+    try:
+        with contextlib.nullcontext() if session is None else rebuilding(session):
+            yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        ours = uncarried(str(error))
+        if ours is not None:
+            raise ours.within(path=path) from error
+        for reason, what in _NOT_WRITTEN.items():
+            if reason in str(error):
+                raise CheckpointError(f"What was to be written could not be: {reason}.", todo=what) from error
+        raise CorruptState(f"Spark could not read {path!r}: {first_cause(str(error))}", todo=todo.format(path)) from error

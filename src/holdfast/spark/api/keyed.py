@@ -1,0 +1,337 @@
+"""Keyed streams: a DataFrame whose key, value and time columns you declare, and the steps that can be put on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from pyspark.sql import DataFrame
+
+from holdfast.engine.run.options import AggregationOptions, DoFnOptions
+from holdfast.errors import InvalidStep
+from holdfast.model.aggregate.combine import CombineFn
+from holdfast.model.aggregate.triggers import Accumulation, Trigger
+from holdfast.model.coders import Coder
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.group_state import (
+    FlatMapGroupsWithState,
+    GroupState,
+    GroupTimeout,
+    MapGroupsWithState,
+)
+from holdfast.model.functions.grouping import CombinePerKey, GroupByKey, trigger_problems
+from holdfast.model.functions.interval_join import JoinKind, Span
+from holdfast.model.functions.options import DurationLike, StepOptions
+from holdfast.model.functions.step import read_windowing
+from holdfast.model.windows.ready import WindowFn
+from holdfast.spark.build.aggregate import build_aggregation
+from holdfast.spark.build.join import build_join
+from holdfast.spark.build.par_do import build_par_do
+from holdfast.spark.build.source import KeyedSource, read_source
+from holdfast.spark.stages.unpack import Outputs
+from holdfast.spark.types.schemas import Schema
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["KeyedStream", "keyed"]
+
+R = TypeVar("R")
+
+Combiner = CombineFn | Callable[[Iterable[Any]], Any]
+TagSchemas = Mapping[str, Schema | None]
+
+
+def keyed(
+    df: DataFrame,
+    *,
+    key: str | Sequence[str],
+    value: str | Sequence[str] | None = None,
+    timestamp: str | None = None,
+    watermark: DurationLike | None = None,
+) -> KeyedStream:
+    """Declares which columns of a DataFrame, streaming or batch, are an element's key, value and event time.
+
+    Several key columns make the key a tuple. One value column gives the bare value; several, or none named (then all that
+    are neither key nor timestamp), give a named row. `watermark` is how far event time may be out of order.
+    """
+    return KeyedStream(read_source(df, key, value, timestamp, watermark))
+
+
+class KeyedStream:
+    """A DataFrame with a key. Made by `keyed`; immutable: each method gives a new object.
+
+    Every step takes these options besides its own:
+
+    `name`: of the step, in errors, metrics and the checkpoint. `key_groups`: into how many groups the keys are divided,
+    which bounds how many tasks can share the work; it is fixed for the life of a checkpoint. `backend`: where state is
+    kept, "heap" in memory, "disk" in files of the worker's machine, or a factory of your own (docs/backends.md).
+    `parallel_over="key+window"`: the fixed windows of one key are worked on side by side. `on_error="dead_letter"`: an
+    element whose call raises goes to the output `dead_letter`, which must be named in `outputs`. `drop_cells`: removed
+    cells whose stored state should be deleted. `limits`: caps a step's keys and bytes; choose to fail, evict or divert.
+
+    `outputs` names further outputs with their schemas. The tags `late`, `over_limit` and `dead_letter` may have None, for a
+    schema made of the element's own columns. A step gives a DataFrame; with `outputs` it gives `Outputs`, one DataFrame for
+    each tag.
+    """
+
+    __slots__ = ("_source",)
+
+    def __init__(self, source: KeyedSource) -> None:
+        self._source = source
+
+    def __repr__(self) -> str:
+        source = self._source
+        parts = [f"key={_named(source.keys)}", f"value={_named(source.values)}"]
+        parts += [f"timestamp={source.timestamp!r}"] if source.timestamp is not None else []
+        parts += [f"windows={source.windows.windowing!r}"] if source.windows.windowing is not None else []
+        return f"KeyedStream({', '.join(parts)})"
+
+    def window_into(
+        self,
+        window_fn: WindowFn,
+        *,
+        allowed_lateness: DurationLike = 0,
+        trigger: Trigger | None = None,
+        accumulation_mode: Accumulation | None = None,
+    ) -> KeyedStream:
+        """Puts the elements into windows: state is kept for each key and window.
+
+        `trigger` and `accumulation_mode` are for aggregations: when these give results, and whether a further one holds
+        only what is new or everything so far. By default there is one result when the watermark passes the end of the
+        window, and one more whenever something comes late, within the allowed lateness.
+        """
+        problems: list[str] = []
+        lateness, _ = read_windowing(window_fn, allowed_lateness, problems)
+        problems += trigger_problems(trigger, accumulation_mode, lateness.micros)
+        if problems:
+            raise InvalidStep.of("window_into", problems)
+        windows = StepOptions(
+            windowing=window_fn,
+            allowed_lateness=allowed_lateness,
+            trigger=trigger,
+            accumulation_mode=accumulation_mode,
+        )
+        return KeyedStream(replace(self._source, windows=windows))
+
+    @overload
+    def par_do(
+        self,
+        fn: DoFn,
+        output: Schema | None = None,
+        *,
+        outputs: None = None,
+        initial_state: DataFrame | None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame: ...
+
+    @overload
+    def par_do(
+        self,
+        fn: DoFn,
+        output: Schema | None = None,
+        *,
+        outputs: TagSchemas,
+        initial_state: DataFrame | None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> Outputs: ...
+
+    def par_do(
+        self,
+        fn: DoFn,
+        output: Schema | None = None,
+        *,
+        outputs: TagSchemas | None = None,
+        initial_state: DataFrame | None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame | Outputs:
+        """Runs a function over the elements.
+
+        `output` is the schema of the main output. `side_inputs`: small data that every call may look at.
+        `requires_time_sorted_input`: elements of a key come in the order of event time, once the watermark has passed them.
+
+        `initial_state` is what a new job begins with: a row for each key, with the key's columns, `window` (start, end) if
+        there are windows, and a column for each cell, named like it; of a bag or set an array, of a map a map, of an
+        ordered list an array of (time, value), of a combining cell what is added to it.
+        """
+        source = self._source
+        return build_par_do(
+            source,
+            fn,
+            output=output,
+            outputs=outputs,
+            initial=initial_state,
+            options=source.options("par_do", options, outputs),
+        )
+
+    @overload
+    def combine_per_key(
+        self,
+        fn: Combiner | Mapping[str, Combiner],
+        output: Schema | None = None,
+        *,
+        outputs: None = None,
+        lift: bool = True,
+        **options: Unpack[AggregationOptions],
+    ) -> DataFrame: ...
+
+    @overload
+    def combine_per_key(
+        self,
+        fn: Combiner | Mapping[str, Combiner],
+        output: Schema | None = None,
+        *,
+        outputs: TagSchemas,
+        lift: bool = True,
+        **options: Unpack[AggregationOptions],
+    ) -> Outputs: ...
+
+    def combine_per_key(
+        self,
+        fn: Combiner | Mapping[str, Combiner],
+        output: Schema | None = None,
+        *,
+        outputs: TagSchemas | None = None,
+        lift: bool = True,
+        **options: Unpack[AggregationOptions],
+    ) -> DataFrame | Outputs:
+        """Combines the values of each key and window: by one CombineFn or function such as `sum`, or by several, by name.
+
+        Rows have the key columns, `window` (start, end) if there are windows, the results, and with `panes=True` a column
+        `pane`. `output` is the schema of the results; ready combiners of plain columns need none. `outputs={"late": None}`
+        gives the elements that came too late as well. With `lift`, elements are combined before the shuffle where possible.
+        """
+        return self._aggregate("combine_per_key", CombinePerKey(fn), output, outputs, lift, options)
+
+    @overload
+    def group_by_key(
+        self, output: Schema | None = None, *, outputs: None = None, **options: Unpack[AggregationOptions]
+    ) -> DataFrame: ...
+
+    @overload
+    def group_by_key(
+        self, output: Schema | None = None, *, outputs: TagSchemas, **options: Unpack[AggregationOptions]
+    ) -> Outputs: ...
+
+    def group_by_key(
+        self, output: Schema | None = None, *, outputs: TagSchemas | None = None, **options: Unpack[AggregationOptions]
+    ) -> DataFrame | Outputs:
+        """All values of each key and window, as an array `values` in the order in which they came."""
+        return self._aggregate("group_by_key", GroupByKey(), output, outputs, False, options)
+
+    def _aggregate(
+        self,
+        called: str,
+        transform: CombinePerKey | GroupByKey,
+        output: Schema | None,
+        outputs: TagSchemas | None,
+        lift: bool,
+        given: AggregationOptions,
+    ) -> DataFrame | Outputs:
+        source = self._source
+        own = dict(given)
+        panes = bool(own.pop("panes", False))
+        options = source.options(called, own, outputs)
+        return build_aggregation(source, transform, output=output, outputs=outputs, panes=panes, lift=lift, options=options)
+
+    @overload
+    def flat_map_groups_with_state(
+        self,
+        fn: Callable[[Any, list[Any], GroupState], Iterable[R] | None],
+        output: Schema | None = None,
+        *,
+        timeout: GroupTimeout | None = None,
+        state_coder: Coder | None = None,
+        outputs: None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame: ...
+
+    @overload
+    def flat_map_groups_with_state(
+        self,
+        fn: Callable[[Any, list[Any], GroupState], Iterable[R] | None],
+        output: Schema | None = None,
+        *,
+        timeout: GroupTimeout | None = None,
+        state_coder: Coder | None = None,
+        outputs: TagSchemas,
+        **options: Unpack[DoFnOptions],
+    ) -> Outputs: ...
+
+    def flat_map_groups_with_state(
+        self,
+        fn: Callable[[Any, list[Any], GroupState], Iterable[R] | None],
+        output: Schema | None = None,
+        *,
+        timeout: GroupTimeout | None = None,
+        state_coder: Coder | None = None,
+        outputs: TagSchemas | None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame | Outputs:
+        """Calls `fn(key, values, state)` once for each key of a micro-batch, and once when the key's timeout has passed.
+
+        The shape of Spark's `flatMapGroupsWithState`: `state` is a `GroupState`, `fn` yields rows.
+        """
+        step = FlatMapGroupsWithState(fn, timeout=timeout, state_coder=state_coder)
+        return self.par_do(step, output, outputs=outputs, **options)
+
+    def map_groups_with_state(
+        self,
+        fn: Callable[[Any, list[Any], GroupState], R],
+        output: Schema | None = None,
+        *,
+        timeout: GroupTimeout | None = None,
+        state_coder: Coder | None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame:
+        """The same for a function that returns exactly one row."""
+        return self.par_do(MapGroupsWithState(fn, timeout=timeout, state_coder=state_coder), output, **options)
+
+    @overload
+    def join(
+        self,
+        right: KeyedStream,
+        *,
+        within: Span | tuple[Span, Span],
+        how: JoinKind = "inner",
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        outputs: None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame: ...
+
+    @overload
+    def join(
+        self,
+        right: KeyedStream,
+        *,
+        within: Span | tuple[Span, Span],
+        how: JoinKind = "inner",
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        outputs: TagSchemas,
+        **options: Unpack[DoFnOptions],
+    ) -> Outputs: ...
+
+    def join(
+        self,
+        right: KeyedStream,
+        *,
+        within: Span | tuple[Span, Span],
+        how: JoinKind = "inner",
+        suffixes: tuple[str, str] = ("_left", "_right"),
+        outputs: TagSchemas | None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame | Outputs:
+        """Joins the rows of two streams that have the same key and are near each other in event time.
+
+        `within` is a duration, or a pair (lower, upper): a right row's time is from left time + lower to left time + upper.
+        `how` is "inner", "left", "right" or "outer". Gives a DataFrame with the key's columns, both timestamps, the left's
+        values and the right's; `suffixes` go to names that both have.
+        """
+        other = right._source if isinstance(right, KeyedStream) else right
+        given = KeyedSource.options_of("join", options, outputs)
+        return build_join(self._source, other, within=within, how=how, suffixes=suffixes, outputs=outputs, options=given)
+
+
+def _named(columns: tuple[str, ...]) -> str:
+    return repr(columns[0]) if len(columns) == 1 else repr(list(columns))

@@ -1,0 +1,236 @@
+"""Builds a step: checks everything on the driver, then puts the stages together.
+
+assign (key group of each row) → pack → shuffle by label → processor, or one run for bounded input → unpack
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+
+from holdfast.engine.backends.choice import backend_name, backend_of, backend_problems
+from holdfast.engine.stored.manifest import Evolution, make_manifest
+from holdfast.engine.metrics.step import StepMetrics
+from holdfast.errors import InvalidStep
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.grouping import build
+from holdfast.model.functions.options import KEY_AND_WINDOW, StepOptions
+from holdfast.model.functions.side_inputs import SideInput
+from holdfast.model.functions.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
+from holdfast.model.time.timers import TimeDomain
+from holdfast.model.windows.ready import FixedWindows, GlobalWindows
+from holdfast.spark.types.arrow import arrow_schema
+from holdfast.spark.stages.bounded import bounded_run
+from holdfast.spark.build.ending import let_queries_end
+from holdfast.spark.build.initial_state import initial_blobs, initial_problems
+from holdfast.spark.build.source import KeyedSource
+from holdfast.spark.build.lineage import plan_text, register, steps_above
+from holdfast.spark.stages.metrics import MetricsParam
+from holdfast.spark.stages.pack import PACKED_SCHEMA, pack_function
+from holdfast.spark.stages.panes import PaneLayout
+from holdfast.spark.stages.plan import Reader, StepPlan
+from holdfast.spark.stages.processor import OUTPUT_SCHEMA, transformed, with_batch_time
+from holdfast.spark.types.schemas import Schema, read_output_schema
+from holdfast.spark.session.settings import apply_settings, memory_budget_bytes
+from holdfast.spark.build.side_inputs import send_all
+from holdfast.spark.stages.unpack import Origin, Outputs
+from holdfast.spark.stages.unpack import output as output_frame
+
+__all__ = [
+    "build_par_do",
+    "check_stream",
+    "make_plan",
+    "output_schema",
+    "outputs_of",
+]
+
+
+def build_par_do(
+    source: KeyedSource,
+    fn: DoFn,
+    *,
+    output: Schema | None,
+    outputs: Mapping[str, Schema | None] | None,
+    initial: DataFrame | None,
+    options: StepOptions,
+) -> DataFrame | Outputs:
+    """The DataFrames of a step's outputs."""
+    given = dict(outputs or {})
+    if output is not None:
+        given[MAIN_TAG] = output
+    options = replace(options, outputs=tuple(tag for tag in given if tag != MAIN_TAG))
+    problems = [*backend_problems(options.backend)]
+    if MAIN_TAG not in given:
+        problems.append("No schema of the main output is given: output='card string, count int'.")
+    step = build(fn, options, input_problems=problems)
+    check_stream(source, step, options)
+    if initial is not None:
+        _check_initial(source, step, initial, options)
+    schemas = {tag: output_schema(source, step, tag, schema) for tag, schema in given.items()}
+    named: dict[str, SideInput] = {key: _Given(side) for key, side in step.side_inputs.items()}
+    sent = replace(options, name=step.name, side_inputs=named)
+    plan = make_plan(source, step, step.fn, sent, source.reader(), schemas)
+    blobs = None if initial is None else initial_blobs(initial, plan, source.fields(source.keys), step)
+    return outputs_of(source, plan, schemas, several=outputs is not None, initial=blobs)
+
+
+def _check_initial(source: KeyedSource, step: Step, initial: DataFrame, options: StepOptions) -> None:
+    backend = backend_name(backend_of(options))
+    problems = [*initial_problems(initial, step, source.fields(source.keys), backend)]
+    if not source.df.isStreaming:
+        problems.append("initial_state is for a streaming DataFrame; union what a batch should begin with into its input.")
+    if problems:
+        raise InvalidStep(step.name, problems)
+
+
+def check_stream(source: KeyedSource, step: Step, options: StepOptions) -> None:
+    """Event time must come from somewhere, or nothing that waits for it would ever happen; names must differ."""
+    needs = _event_time_needs(step)
+    plan = plan_text(source.df)
+    problems = [
+        f"There is a step {step.name!r} above this one already; give one of them another name: name='...'."
+        for above in steps_above(source.df)
+        if above.name == step.name
+    ]
+    if needs and source.timestamp is None:
+        problems.append(f"{needs} event time, but the stream has no timestamp: hf.keyed(..., timestamp='...').")
+    elif needs and source.df.isStreaming and source.watermark is None and "EventTimeWatermark" not in plan:
+        problems.append(f"{needs} a watermark, but the stream has none: hf.keyed(..., watermark='10 seconds').")
+    if options.parallel_over == KEY_AND_WINDOW and type(_windowing(step).window_fn) is not FixedWindows:
+        problems.append(
+            "parallel_over='key+window' sends an element to the key group of its window, so it must have exactly one: use "
+            "FixedWindows."
+        )
+    if problems:
+        raise InvalidStep(step.name, problems)
+
+
+def _windowing(step: Step) -> Any:
+    return step.windowing if step.grouping is None else step.grouping.windowing
+
+
+def _event_time_needs(step: Step) -> str:
+    window_fn = _windowing(step).window_fn
+    if not isinstance(window_fn, GlobalWindows):
+        return f"{type(window_fn).__name__} needs"
+    if step.time_sorted:
+        return "requires_time_sorted_input needs"
+    if step.grouping is None and any(timer.time_domain is TimeDomain.WATERMARK for timer in step.timers):
+        return "A timer of the domain WATERMARK needs"
+    if any(cell.ttl is not None and cell.ttl.in_event_time for cell in step.cells):
+        return "A TTL in event time needs"
+    return ""
+
+
+def output_schema(source: KeyedSource, step: Step, tag: str, given: Any) -> StructType:
+    """The schema of an output: as given, or of `late`, `over_limit` and `dead_letter` that of the elements."""
+    if given is not None:
+        return read_output_schema(given, step.name)
+    fields = [_nullable(f) for f in source.fields([*source.keys, *source.values])]
+    if tag == DEAD_LETTER_TAG:
+        fields += [
+            StructField("timestamp", TimestampType()),
+            StructField("method", StringType()),
+            StructField("error", StringType()),
+            StructField("traceback", StringType()),
+        ]
+    elif tag not in (LATE_TAG, OVER_LIMIT_TAG):
+        raise InvalidStep(step.name, [f"The output {tag!r} has no schema."])
+    return StructType(fields)
+
+
+def _nullable(field: StructField) -> StructField:
+    return StructField(field.name, field.dataType, True)
+
+
+def make_plan(
+    source: KeyedSource,
+    step: Step,
+    fn: Any,
+    options: StepOptions,
+    reader: Reader,
+    schemas: Mapping[str, StructType],
+    panes: PaneLayout | None = None,
+) -> StepPlan:
+    """The plan of a step; workers build the step anew from `fn` and the options."""
+    backend = backend_of(options)
+    # What runs the step, and where, is the plan's own; a DataFrame cannot travel.
+    sent = replace(options, backend="heap")
+    key = [{"name": f.name, "type": f.dataType.simpleString()} for f in source.fields(source.keys)]
+    domains = {timer.time_domain for timer in step.timers}
+    return StepPlan(
+        name=step.name,
+        pickled=StepPlan.pickle_step(fn, sent),
+        reader=reader,
+        schemas={tag: arrow_schema(schema) for tag, schema in schemas.items()},
+        manifest=make_manifest(
+            step.describe(),
+            key=key,
+            key_groups=options.key_groups,
+            backend=backend_name(backend),
+            parallel_over=options.parallel_over,
+        ),
+        key_groups=options.key_groups,
+        uses_event_time=bool(_event_time_needs(step)),
+        uses_processing_time=TimeDomain.REAL_TIME in domains,
+        chained=source.watermark is None and bool(steps_above(source.df)),
+        memory_budget_bytes=memory_budget_bytes(source.df.sparkSession),
+        backend=backend_name(backend),
+        factory=StepPlan.pickle_backend(step.name, backend),
+        evolution=Evolution.of(step.cells, options.drop_cells),
+        parallel_over=options.parallel_over,
+        side_inputs=send_all(source.df.sparkSession, step),
+        panes=panes,
+    )
+
+
+class _Given(SideInput):
+    """Stands for a side input in the pickled options: its content travels by itself."""
+
+    def __init__(self, side_input: SideInput) -> None:
+        super().__init__(None)
+        self.kind = type(side_input).__name__
+
+
+def outputs_of(
+    source: KeyedSource,
+    plan: StepPlan,
+    schemas: Mapping[str, StructType],
+    *,
+    several: bool,
+    lift: Any = None,
+    initial: DataFrame | None = None,
+) -> DataFrame | Outputs:
+    """Puts the stages together. `several`: whether outputs were named, so that they come by tag. `lift` combines elements in
+    the pack stage. `initial` are blobs to begin with."""
+    spark = source.df.sparkSession
+    metrics = spark.sparkContext.accumulator(StepMetrics(), MetricsParam())
+    # A step over a batch has no state in a checkpoint, whatever query its rows go into.
+    mark = register(plan) if source.df.isStreaming else "holdfast_bounded_step"
+    pack = pack_function(plan.key_groups, mark, lift)
+    packed = source.prepared(plan.key_groups, plan.parallel_over).mapInArrow(pack, PACKED_SCHEMA)
+    if source.df.isStreaming:
+        apply_settings(spark)
+        if plan.uses_processing_time:
+            let_queries_end(spark)
+        begun_with = None if initial is None else initial.groupBy("label")
+        if _time_mode(plan) == "None":
+            packed = with_batch_time(packed)
+        grouped = packed.groupBy("label")
+        results = transformed(grouped, plan, metrics, time_mode=_time_mode(plan), initial=begun_with)
+    else:
+        results = packed.groupBy("label").applyInArrow(bounded_run(plan, metrics), OUTPUT_SCHEMA)
+        if len(schemas) > 1:
+            results = results.persist()
+    frames = {tag: output_frame(Origin(results, tag, schema, plan, metrics)) for tag, schema in schemas.items()}
+    return Outputs(frames) if several else frames[MAIN_TAG]
+
+
+def _time_mode(plan: StepPlan) -> str:
+    if plan.uses_processing_time:
+        return "ProcessingTime"
+    return "EventTime" if plan.uses_event_time else "None"

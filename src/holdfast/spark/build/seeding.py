@@ -1,0 +1,122 @@
+"""Writing state into a checkpoint: blobs that were made elsewhere become the state of a step.
+
+Spark has no way to write a state store but to run a query. So one is run, over a small checkpoint of its own beside the
+real one: its source is a table of blobs, its only step puts them where they belong, and it commits one micro-batch with a
+snapshot in each partition. These snapshots then become the version that the real checkpoint goes on from. A snapshot does
+not know its version except by its file's name.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from holdfast.errors import HoldfastError
+from holdfast.spark.errors.failures import first_cause
+from holdfast.checkpoint.files.choice import Files, join, normalised
+from holdfast.spark.stages.processor import wake_soon
+from holdfast.spark.session.settings import with_settings
+from holdfast.spark.stages.store import BLOB_KEY, BLOB_VALUE, SparkStore
+
+__all__ = ["BLOBS_SCHEMA", "blob_table", "seed_operator"]
+
+BLOBS_SCHEMA = "label int, name string, blob binary"
+
+_TIME_MODES = {"NoTime": "None", "EventTime": "EventTime", "ProcessingTime": "ProcessingTime"}
+
+
+_BLOBS = pa.schema([("label", pa.int32()), ("name", pa.string()), ("blob", pa.binary())])
+
+
+def blob_table(label: int, blobs: Iterable[tuple[str, bytes]]) -> pa.Table:
+    """The blobs of a key group as rows of `BLOBS_SCHEMA`."""
+    names, contents = zip(*blobs, strict=True)
+    columns = [pa.array([label] * len(names), pa.int32()), pa.array(names, pa.string()), pa.array(contents, pa.binary())]
+    return pa.Table.from_arrays(columns, schema=_BLOBS)
+
+
+class _Seeder(StatefulProcessor):
+    """Puts the blobs of a key group into its state, and sees to it that it is looked at in the next micro-batch."""
+
+    def __init__(self, time_mode: str) -> None:
+        self._time_mode = time_mode
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        self._blobs = SparkStore(handle.getMapState("blobs", BLOB_KEY, BLOB_VALUE))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        for row in rows:
+            self._blobs.put(row.name, bytes(row.blob))
+        if self._time_mode != "None":
+            wake_soon(self._handle, self._blobs, timerValues, by_clock=self._time_mode == "ProcessingTime")
+        yield from ()
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def seed_operator(
+    spark: SparkSession,
+    files: Files,
+    operator_path: str,
+    blobs: DataFrame,
+    *,
+    version: int,
+    partitions: int,
+    time_mode: str,
+    settings: Mapping[str, str],
+) -> None:
+    """Makes blobs (label, name, blob) the state of an operator, as this version, in place of what it has.
+
+    The operator's directory must be one that nobody uses. `time_mode` and `settings` are those of the query that it is of:
+    only with them can it be read there.
+    """
+    if time_mode not in _TIME_MODES:
+        raise HoldfastError(f"The state of a query with the time mode {time_mode!r} cannot be written.")
+    work = f"{operator_path.rstrip('/')}.seeding-{uuid.uuid4().hex[:8]}"
+    try:
+        made = _run(spark, blobs, work, partitions, _TIME_MODES[time_mode], settings)
+        for number in range(partitions):
+            target = join(operator_path, str(number))
+            files.remove(target)
+            files.move(join(made, str(number), "1.zip"), join(target, f"{version}.zip"))
+            for table in files.entries(join(made, str(number), "SSTs")) or ():
+                files.move(table.path, join(target, "SSTs", table.name))
+    finally:
+        files.remove(work)
+
+
+def _run(
+    spark: SparkSession, blobs: DataFrame, work: str, partitions: int, time_mode: str, settings: Mapping[str, str]
+) -> str:
+    """Runs the query; gives the directory with its operator's partitions."""
+    source, checkpoint = (normalised(join(work, name)) for name in ("blobs", "checkpoint"))
+    wanted = {
+        **settings,
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    }
+    with with_settings(spark, wanted):
+        blobs.select("label", "name", "blob").write.parquet(source)
+        stream = spark.readStream.schema(BLOBS_SCHEMA).parquet(source)
+        if time_mode == "EventTime":
+            stream = stream.withColumn("time", F.timestamp_seconds(F.lit(1))).withWatermark("time", "0 seconds")
+        seeded = stream.groupBy("label").transformWithState(
+            statefulProcessor=_Seeder(time_mode), outputStructType="done int", outputMode="Append", timeMode=time_mode
+        )
+        writer = seeded.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.outputMode("append").trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            raise HoldfastError(f"The state could not be written: {first_cause(str(error))}") from error
+    return join(work, "checkpoint", "state", "0")

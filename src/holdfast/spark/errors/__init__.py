@@ -1,0 +1,1 @@
+"""Failures on their way from a worker to the user."""

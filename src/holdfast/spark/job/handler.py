@@ -1,0 +1,92 @@
+"""The handler of micro-batches: what Spark calls with the rows of each, and what it does with them."""
+
+from __future__ import annotations
+
+import threading
+
+from pyspark.sql import DataFrame
+
+from holdfast.checkpoint.presence import Presence
+from holdfast.errors import HoldfastError, JobFailed
+from holdfast.spark.job.life import Life, Stop
+from holdfast.spark.sinks.base import BatchInfo, Sink
+from holdfast.spark.sinks.plans import plan_of
+from holdfast.spark.stages.unpack import Origin, unpack
+
+__all__ = ["Handler"]
+
+
+class Given:
+    """A value that one thread gives and another waits for."""
+
+    def __init__(self) -> None:
+        self._there = threading.Event()
+        self._value = ""
+
+    def set(self, value: str) -> None:
+        self._value = value
+        self._there.set()
+
+    def get(self) -> str:
+        self._there.wait()
+        return self._value
+
+
+class Handler:
+    """What Spark calls with each micro-batch. It returns only when all of it has been written."""
+
+    def __init__(
+        self,
+        life: Life,
+        presence: Presence,
+        checkpoint: str,
+        sinks: list[tuple[Origin | None, Sink]],
+        batches_max: int | None,
+    ) -> None:
+        self._life = life
+        self._presence = presence
+        self._checkpoint = checkpoint
+        self._sinks = sinks
+        self._batches_max = batches_max
+        self.query_id = Given()
+        self.failure: HoldfastError | None = None
+        """What a sink raised: of what passes through Spark only the text is left."""
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        try:
+            with self._life.micro_batch(batch_id):
+                self._presence.confirm()
+                plan = plan_of(batch.sparkSession, self._checkpoint, batch_id)
+                self._write_all(batch, BatchInfo(self.query_id.get(), batch_id, plan))
+        except HoldfastError as error:
+            self.failure = error.within(micro_batch=batch_id)
+            raise
+        except Exception:
+            raise
+        except BaseException as error:
+            # Spark's JVM would wait for ever for an answer of a thread that sys.exit() has ended.
+            self.failure = JobFailed(
+                f"A sink ended with {type(error).__name__}: {error}".rstrip(": "),
+                todo="raise an exception to fail the micro-batch; call job.stop() to end the job after it",
+                context={"micro_batch": batch_id},
+            )
+            raise self.failure from error
+        if self._batches_max is not None and self._life.done_since_begin >= self._batches_max:
+            self._life.ask(Stop.AFTER_BATCH)
+
+    def _write_all(self, batch: DataFrame, info: BatchInfo) -> None:
+        """Evaluates all of the micro-batch once, whatever the sinks do with the rows.
+
+        A partition that is not evaluated has no state of this micro-batch, and the next one would find none.
+        """
+        if self._sinks[0][0] is None and self._sinks[0][1].evaluates_all:
+            self._sinks[0][1].write_batch(batch, info)
+            return
+        batch.persist()
+        try:
+            batch.count()
+            for origin, sink in self._sinks:
+                self._presence.confirm()
+                sink.write_batch(batch if origin is None else unpack(batch, origin.tag, origin.schema), info)
+        finally:
+            batch.unpersist()

@@ -1,0 +1,508 @@
+"""A job: outputs bound to sinks, run as one streaming query, so that no step is run twice.
+
+    with hf.Job("alerts", checkpoint="/data/alerts/checkpoint", trigger="10 seconds") as job:
+        job.write(alerts, hf.sinks.Parquet("/data/alerts/rows"))
+        job.run()
+
+Life of a job: `write` as often as there are outputs, then `start`, then `stop`; or `run`, which starts, waits and
+stops, also on Ctrl-C and SIGTERM. A stop waits for the micro-batch that is running, so that nothing is done twice;
+`spark/job/life.py` says why none is lost. From its start to its end a job has the lock on its checkpoint, and
+`holdfast stop` can stop it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from holdfast.checkpoint.files.paths import normalised
+from holdfast.checkpoint.files.shared import resolved
+from holdfast.checkpoint.lock import LockInfo
+from holdfast.checkpoint.presence import Presence
+from holdfast.engine.metrics.step import StepMetrics
+from holdfast.errors import (
+    CheckpointError,
+    CheckpointLocked,
+    CorruptState,
+    HoldfastError,
+    InvalidStep,
+    JobFailed,
+    StateConflict,
+)
+from holdfast.model.time.timestamps import Duration
+from holdfast.spark.build.lineage import doubled_steps, steps_above
+from holdfast.spark.errors.failures import is_worker_trouble, query_failure
+from holdfast.spark.errors.transport import rebuilding
+from holdfast.spark.job.handler import Handler
+from holdfast.spark.job.life import Life, Phase, Stop, Streak
+from holdfast.spark.job.manifest import check_job_manifest
+from holdfast.spark.job.progress import Progress
+from holdfast.spark.job.triggers import AvailableNow, Batches, Every, read_trigger
+from holdfast.spark.session.checkpoint_files import file_settings
+from holdfast.spark.session.settings import apply_settings, with_settings
+from holdfast.spark.sinks.base import Sink
+from holdfast.spark.sinks.plans import stored_query_id
+from holdfast.spark.stages.unpack import Origin, origin_of
+
+__all__ = ["Job"]
+
+_POLL_SECONDS = 0.1
+_WORKER_TRIES = 4
+"""As often as a cluster tries a task; on one machine Spark itself tries once."""
+_FOR_GOOD = (InvalidStep, CheckpointLocked, CheckpointError, CorruptState, StateConflict)
+"""What another try would meet again, or must not touch."""
+_STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
+
+
+class Job:
+    """Outputs, sinks, a checkpoint and a trigger.
+
+    `tolerated_failures`: how many times in a row a failed query is started again from the same checkpoint without
+    having committed anything new, before `run` gives up with the cause. A worker that could not be started, or died, is no
+    such failure: while `run` or `wait` watches, the query is started again up to three times. `retained_batches`: how many
+    micro-batches one can go back. `progress`: whether to show what the job does while it runs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        checkpoint: str,
+        trigger: Any = None,
+        tolerated_failures: int = 0,
+        retained_batches: int | None = None,
+        progress: bool = True,
+    ) -> None:
+        self.name = name
+        self.checkpoint = str(checkpoint)
+        self._trigger = read_trigger(trigger)
+        self._tolerated_failures = tolerated_failures
+        self._retained_batches = retained_batches
+        self._writes: list[tuple[DataFrame, Sink]] = []
+        self._progress = Progress(name, enabled=progress)
+        self._presence: Presence | None = None
+        self._query: StreamingQuery | None = None
+        self._handler: Handler | None = None
+        self._life = Life(name)
+        self._stop_turn = threading.Lock()
+        self._start_turn = threading.Lock()
+        self._worker_failures = Streak()
+        self._told: StreamingQuery | None = None
+        """The query whose failure has been raised."""
+        problems = [*_problems(name, tolerated_failures, retained_batches)]
+        if problems:
+            raise InvalidStep(str(name), problems)
+
+    def write(self, df: DataFrame, sink: Sink) -> Job:
+        """Binds an output to a sink."""
+        problems = []
+        if not isinstance(sink, Sink):
+            problems.append(f"{sink!r} is no sink: give hf.sinks.Parquet(...), Sqlite(...) or ForeachBatch(function).")
+        elif sink.place is not None and sink.place in [other.place for _, other in self._writes]:
+            problems.append(f"{sink!r} is written by another output of this job already: give each a place of its own.")
+        if not isinstance(df, DataFrame) or not df.isStreaming:
+            problems.append("What is written must be a streaming DataFrame; a batch one has its own df.write.")
+        if self._query is not None:
+            problems.append("The job has been started; bind all outputs before.")
+        if problems:
+            raise InvalidStep(self.name, problems)
+        self._writes.append((df, sink))
+        return self
+
+    def start(self) -> Job:
+        """Starts the query, after checking the stored state against the steps.
+
+        Raises CheckpointLocked if another job runs on the checkpoint, or a tool works on it.
+        """
+        self._check_can_start()
+        self._begin()
+        self._start()
+        return self
+
+    def run(self) -> Job:
+        """Starts the job and waits for its end; starts it again after a failure, as often as that is tolerated."""
+        self._check_can_start()
+        self._begin()
+        failures = Streak()
+        with self._signals():
+            while True:
+                try:
+                    self._start()
+                    self.wait()
+                    return self
+                except HoldfastError as error:
+                    if isinstance(error, _FOR_GOOD) or self._life.asked:
+                        raise
+                    if failures.count_at(self._life.done) > self._tolerated_failures:
+                        raise
+                    self._life.start_again()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits until the query has ended, or so many seconds; whether it has. Raises what it failed with."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            if self._query is None and self._life.asked:
+                break
+            query = self._running()
+            if not self._watch(query, deadline):
+                return False
+            if not self._starts_again_after(query):
+                self._progress.show(query.lastProgress, final=True)
+                break
+        self._progress.close()
+        self._end()
+        if self._query is not None:
+            self._raise_failure(self._query)
+        return True
+
+    def stop(self, timeout_seconds: float | None = None) -> None:
+        """Stops at the end of the micro-batch that is running. State, offsets and sinks then agree.
+
+        With a timeout, a micro-batch that does not end in that time is interrupted; the next start does it anew. Raises what
+        the query failed with, if it did and nobody has been told.
+        """
+        if self._life.phase is Phase.NEW:
+            self._running()
+        self._stop(timeout_seconds)
+        query = self._query
+        if query is not None and query is not self._told and not self._life.is_handler:
+            self._raise_failure(query)
+
+    def _stop(self, timeout_seconds: float | None = None) -> None:
+        self._ask(Stop.AFTER_BATCH)
+        if self._life.is_handler:
+            # The handler is what would be waited for.
+            threading.Thread(target=self._stop, args=(timeout_seconds,), name="holdfast-stop", daemon=True).start()
+            return
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        self._life.wait_until_started(timeout_seconds)
+        with self._stop_turn:
+            if self._query is not None:
+                self._stop_query(self._query, deadline)
+        self._end()
+
+    @property
+    def query(self) -> StreamingQuery:
+        """Spark's own handle of the running query."""
+        return self._running()
+
+    @property
+    def metrics(self) -> dict[str, StepMetrics]:
+        """What each step has done since it was built, by its name."""
+        origins = [origin_of(df) for df, _ in self._writes]
+        return {origin.plan.name: origin.metrics.value for origin in origins if origin is not None}
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._query is None:
+            return
+        if error is None:
+            self.stop()
+        else:
+            # What is under way says more than what the job may have failed with.
+            with contextlib.suppress(HoldfastError):
+                self._stop()
+
+    def _running(self) -> StreamingQuery:
+        if self._query is None:
+            raise JobFailed(f"The job {self.name!r} has not been started.", todo="call job.start() or job.run()")
+        return self._query
+
+    # Starting
+
+    def _check_can_start(self) -> None:
+        if not self._writes:
+            raise InvalidStep(self.name, ["Nothing is written: bind an output to a sink with job.write(df, sink)."])
+        if self._runs():
+            raise CheckpointLocked(f"The job {self.name!r} is running already.", todo="stop it first: job.stop()")
+
+    def _begin(self) -> None:
+        self._query = None
+        self._worker_failures = Streak()
+        self._life.begin()
+
+    def _start(self) -> None:
+        """Starts a query, unless a stop was asked for meanwhile."""
+        try:
+            frame, sinks = self._root()
+            spark = frame.sparkSession
+            steps = _unique_steps(self.name, [df for df, _ in self._writes])
+            checkpoint = resolved(spark, self.checkpoint)
+            self._presence = self._presence or Presence(self.name, checkpoint)
+            self._presence.begin(spark, runs=self._runs, stop=self._stop, abandon=self._abandon)
+            if self._life.asked:
+                self._query = None
+            else:
+                self._progress.begin(checkpoint)
+                self._query = self._start_query(spark, self._presence, checkpoint, frame, sinks, steps)
+            self._life.started()
+        except BaseException:
+            self._end()
+            raise
+
+    def _start_query(
+        self,
+        spark: SparkSession,
+        presence: Presence,
+        checkpoint: str,
+        frame: DataFrame,
+        sinks: list[tuple[Origin | None, Sink]],
+        steps: list[Any],
+    ) -> StreamingQuery:
+        if any(query.name == self.name for query in spark.streams.active):
+            raise JobFailed(
+                f"The job {self.name!r} cannot start: another query of this name is running in the same session.",
+                todo="stop that one first, or give this job another name",
+            )
+        apply_settings(spark)
+        for note in check_job_manifest(spark, checkpoint, self.name, steps):
+            self._progress.note(f"stored state, {note}")
+        self._open_sinks(spark, checkpoint)
+        writer = frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
+        writer = self._triggered(writer.outputMode("append"))
+        self._handler = handler = Handler(self._life, presence, checkpoint, sinks, self._batches_max())
+        with self._settings(spark, checkpoint, steps), rebuilding(spark):
+            query: StreamingQuery = writer.foreachBatch(handler).start()
+        handler.query_id.set(str(query.id))
+        return query
+
+    def _open_sinks(self, spark: SparkSession, checkpoint: str) -> None:
+        query_id = stored_query_id(spark, checkpoint)
+        for df, sink in self._writes:
+            sink.open(spark, df.schema, query_id)
+
+    def _runs(self) -> bool:
+        """Whether there is a query, or about to be one, or what is left of one: a handler that goes on writing."""
+        if self._life.phase is Phase.STARTING or self._life.inside is not None:
+            return True
+        try:
+            return self._life.phase is Phase.RUNNING and self._query is not None and self._query.isActive
+        except Exception:
+            # Spark itself is gone.
+            return False
+
+    def _starts_again_after(self, query: StreamingQuery) -> bool:
+        """Whether the query, which has ended, is started again because a worker was to blame."""
+        with self._start_turn:
+            if self._query is not query:
+                # Another thread that waits has done so.
+                return self._query is not None
+            error = query.exception()
+            if error is None or self._life.asked or not is_worker_trouble(error):
+                return False
+            assert self._presence is not None
+            self._presence.check()
+            tries = self._worker_failures.count_at(self._life.done)
+            if tries >= _WORKER_TRIES:
+                return False
+            self._life.start_again()
+            again = f"starting again, try {tries + 1}"
+            self._progress.note(f"{self.name}: a Python worker could not be started, or died; {again}")
+            self._start()
+            return True
+
+    # Waiting and stopping
+
+    def _watch(self, query: StreamingQuery, deadline: float | None) -> bool:
+        """Shows progress until the query ends, or the time does; whether it has ended."""
+        while self._is_active(query):
+            self._show(query)
+            if self._life.asked and (self._life.asked is Stop.NOW or self._at_boundary(query)):
+                self._stop()
+                return True
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def _is_active(self, query: StreamingQuery) -> bool:
+        """Whether the query goes on. Raises JobFailed if Spark itself has been stopped: it does not say so of queries."""
+        context = self._writes[0][0].sparkSession.sparkContext
+        try:
+            if getattr(context, "_jsc", None) is not None:
+                return bool(query.isActive)
+        except (Py4JError, OSError):
+            # Its process is gone.
+            pass
+        # There is nothing left that could be started again.
+        self._life.ask(Stop.NOW)
+        self._end()
+        raise JobFailed(
+            f"Spark was stopped while the job {self.name!r} was running.",
+            todo="stop the job first: job.stop(); it goes on from the last committed micro-batch",
+            context={"checkpoint": self.checkpoint},
+        )
+
+    def _show(self, query: StreamingQuery) -> None:
+        report = query.lastProgress
+        if report is None:
+            self._progress.waiting(query.status["message"])
+        else:
+            self._progress.show(report)
+
+    def _ask(self, how: Stop) -> None:
+        if self._life.ask(how):
+            self._announce(how)
+
+    def _announce(self, how: Stop) -> None:
+        inside = self._life.inside
+        if how is Stop.AFTER_BATCH:
+            when = "" if inside is None else f" after micro-batch {inside}, which is being processed"
+            self._progress.note(f"{self.name}: stopping{when} …")
+        else:
+            left = "" if inside is None else f"; micro-batch {inside} is left for the next start unless it finishes first"
+            self._progress.note(f"{self.name}: stopping at once{left}")
+
+    def _abandon(self, taken_by: LockInfo) -> None:
+        """Another has the checkpoint, and nothing more may be written to it."""
+        self._life.ask(Stop.NOW)
+        self._life.wait_until_started(None)
+        if self._query is not None:
+            self._query.stop()
+
+    def _stop_query(self, query: StreamingQuery, deadline: float | None) -> None:
+        while self._is_active(query) and not self._at_boundary(query) and self._life.asked is not Stop.NOW:
+            if deadline is not None and time.monotonic() > deadline:
+                self._ask(Stop.NOW)
+            time.sleep(_POLL_SECONDS / 5)
+        try:
+            query.stop()
+        except Exception as error:
+            raise JobFailed(
+                f"The job {self.name!r} does not stop: what it is doing in micro-batch {self._life.inside} does not end.",
+                detail=f"Spark says: {error}",
+                todo="end its process; the next start does this micro-batch anew",
+                context={"checkpoint": self.checkpoint},
+            ) from error
+
+    def _at_boundary(self, query: StreamingQuery) -> bool:
+        """Whether no micro-batch is being processed, and the last one is committed, which Spark's report of it says.
+
+        This only spares a micro-batch from being done twice, and the first one from being interrupted while it is planned,
+        which leaves traces on the terminal. Nothing is wrong if the next one begins meanwhile.
+        """
+        if self._life.inside is not None:
+            return False
+        done, report = self._life.done_by_query, query.lastProgress
+        if done is not None and report is not None and report.batchId >= done:
+            return True
+        return not query.status["isTriggerActive"]
+
+    def _end(self) -> None:
+        self._life.ended()
+        if self._presence is not None and self._life.inside is None:
+            # Else the handler still writes; when it has left, the lock goes by itself.
+            self._presence.end()
+
+    def _raise_failure(self, query: StreamingQuery) -> None:
+        assert self._presence is not None
+        self._presence.check()
+        error = query.exception()
+        if error is None or self._life.held_back or (self._life.asked and is_worker_trouble(error)):
+            # Left for the next start; or a worker that went down with the stop, as with Ctrl-C at a terminal.
+            return
+        self._told = query
+        if self._handler is not None and self._handler.failure is not None:
+            raise self._handler.failure.within(job=self.name)
+        raise query_failure(error, self.checkpoint, self.name) from error
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM stop the job at a micro-batch boundary; the second time at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            how = Stop.NOW if self._life.asked else Stop.AFTER_BATCH
+            if self._life.ask(how):
+                # Not here: the signal may have come in the middle of what the progress is writing.
+                threading.Thread(target=self._announce, args=(how,), name="holdfast-signal", daemon=True).start()
+
+        before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    # What the query is
+
+    def _root(self) -> tuple[DataFrame, list[tuple[Origin | None, Sink]]]:
+        """The DataFrame that the query runs, and for each sink what to take out of it."""
+        origins = [origin_of(df) for df, _ in self._writes]
+        sinks = [sink for _, sink in self._writes]
+        first = origins[0]
+        if first is not None and all(o is not None and o.packed is first.packed for o in origins):
+            return first.packed, list(zip(origins, sinks, strict=True))
+        if len(self._writes) == 1:
+            return self._writes[0][0], [(None, sinks[0])]
+        raise InvalidStep(
+            self.name,
+            [
+                "Several outputs in one query must be outputs of one step, unchanged. Select and filter inside the "
+                "sink (hf.sinks.ForeachBatch), or write them with jobs of their own."
+            ],
+        )
+
+    def _triggered(self, writer: Any) -> Any:
+        trigger = self._trigger
+        if isinstance(trigger, AvailableNow):
+            return writer.trigger(availableNow=True)
+        assert isinstance(trigger, (Every, Batches))
+        milliseconds = Duration.of(trigger.interval).micros // 1000
+        return writer.trigger(processingTime=f"{milliseconds} milliseconds")
+
+    def _batches_max(self) -> int | None:
+        return self._trigger.count if isinstance(self._trigger, Batches) else None
+
+    def _settings(self, spark: SparkSession, checkpoint: str, steps: list[Any]) -> contextlib.AbstractContextManager[None]:
+        """Settings that only this query needs; it copies them when it starts."""
+        # The other format has names for its files that no tool here knows.
+        wanted = {**file_settings(spark, checkpoint), _STATE_FORMAT: "1"}
+        if isinstance(self._trigger, AvailableNow) and any(step.uses_processing_time for step in steps):
+            # In this mode Spark would run empty micro-batches for ever, waiting for timers.
+            wanted[_NO_DATA] = "false"
+        if self._retained_batches is not None:
+            wanted["spark.sql.streaming.minBatchesToRetain"] = str(self._retained_batches)
+        return with_settings(spark, wanted)
+
+
+def _problems(name: Any, tolerated_failures: Any, retained_batches: Any) -> Iterator[str]:
+    if not isinstance(name, str) or not name:
+        yield f"The name of a job is {name!r}; it must be a text."
+    if type(tolerated_failures) is not int or tolerated_failures < 0:
+        yield f"tolerated_failures is {tolerated_failures!r}; it must be a whole number from 0 on."
+    if retained_batches is not None and (type(retained_batches) is not int or retained_batches < 1):
+        yield f"retained_batches is {retained_batches!r}; it must be a whole number from 1 on."
+
+
+def _unique_steps(job: str, frames: list[DataFrame]) -> list[Any]:
+    """The steps of the query; their names, by which their state is found, must differ."""
+    steps: dict[int, Any] = {}
+    for frame in frames:
+        steps |= {id(step): step for step in steps_above(frame)}
+    names = [step.name for step in steps.values()]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    problems = [f"Two steps have the name {name!r}; give one of them another: name='...'." for name in doubled]
+    problems += [
+        f"The output of the step {step.name!r} is used twice in one query, so that it would run twice, with two copies "
+        "of its state: filter and select in the sink, hf.sinks.ForeachBatch."
+        for frame in frames
+        for step in doubled_steps(frame)
+    ]
+    if problems:
+        raise InvalidStep(job, problems)
+    return list(steps.values())

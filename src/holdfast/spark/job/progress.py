@@ -1,0 +1,118 @@
+"""Progress of a running job: one line that renews itself on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import Any, TextIO
+
+from holdfast.engine.stored.readable import visible
+
+__all__ = ["Progress", "ProgressLine"]
+
+_PLAIN_SECONDS = 5.0
+
+
+class ProgressLine:
+    """What is worth knowing of Spark's progress report, as one line."""
+
+    def __init__(self, name: str) -> None:
+        self._name = visible(name)
+        self.rows = 0
+        self._batch: int | None = None
+
+    def text(self, report: Any) -> str:
+        """The line for a report of Spark's, which may come more than once."""
+        if report.batchId != self._batch:
+            self._batch = report.batchId
+            self.rows += report.numInputRows
+        seconds = (report.batchDuration or 0) / 1000
+        rate = report.numInputRows / seconds if seconds else 0.0
+        parts = [f"{self._name}: batch {report.batchId}", f"{rate:,.0f} rows/s", f"{self.rows:,} rows"]
+        watermark = (report.eventTime or {}).get("watermark")
+        if watermark:
+            parts.append(f"watermark {watermark}")
+        parts.append(f"state {_size(_state_bytes(report))}")
+        return "  ".join(parts)
+
+
+def _state_bytes(report: Any) -> int:
+    total = 0
+    for operator in report.stateOperators:
+        custom = operator.customMetrics or {}
+        total += operator.memoryUsedBytes + int(custom.get("rocksdbSstFileSize", 0))
+    return total
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TB"
+
+
+class Progress:
+    """Shows reports as they come."""
+
+    def __init__(self, name: str, stream: TextIO | None = None, enabled: bool = True) -> None:
+        self._stream = stream or sys.stderr
+        self._name = name
+        self._line = ProgressLine(name)
+        self._enabled = enabled
+        self._terminal = self._stream.isatty()
+        self._shown: tuple[Any, ...] | None = None
+        self._shown_at = 0.0
+        self._begun_at = 0.0
+        self._open = False
+        self._width = 0
+
+    def begin(self, checkpoint: str) -> None:
+        """Says that a query is about to start."""
+        self._begun_at = time.monotonic()
+        self._shown_at = self._begun_at
+        self.note(f"{self._name}: starting from {checkpoint}")
+
+    def waiting(self, doing: str) -> None:
+        """Shows that there is life before the first report: at once on a terminal, else every few seconds."""
+        now = time.monotonic()
+        if not self._enabled or now - self._shown_at < (1.0 if self._terminal else _PLAIN_SECONDS):
+            return
+        self._shown_at = now
+        self._line_of(f"{self._name}: before the first micro-batch, {now - self._begun_at:.0f} s  {doing}")
+
+    def show(self, report: Any, final: bool = False) -> None:
+        """Shows a report that is new: at once on a terminal, else every few seconds."""
+        if not self._enabled or report is None or (report.batchId, report.timestamp) == self._shown:
+            return
+        text = self._line.text(report)
+        if not self._terminal and not final and time.monotonic() - self._shown_at < _PLAIN_SECONDS:
+            return
+        self._shown = (report.batchId, report.timestamp)
+        self._shown_at = time.monotonic()
+        self._line_of(text)
+
+    def _line_of(self, text: str) -> None:
+        if self._terminal:
+            # A line that wraps could not be renewed.
+            text = text[: shutil.get_terminal_size().columns - 1]
+            self._stream.write("\r" + text.ljust(self._width))
+            self._width = len(text)
+            self._open = True
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def note(self, text: str) -> None:
+        """Says something on a line of its own."""
+        if self._enabled:
+            self.close()
+            self._stream.write(f"{visible(text)}\n")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Ends the line that renews itself."""
+        if self._open:
+            self._stream.write("\n")
+            self._open = False

@@ -1,0 +1,1 @@
+"""Sessions: the settings that steps need, and how Python processes are started."""

@@ -1,0 +1,168 @@
+"""Spark's settings for Holdfast, in one place, and a local session that has them.
+
+`SETTINGS` is what a job needs or is better for, with the reason of each; `session(config=...)` overrides any of them. A
+job on a session of one's own is checked for the ones without which it cannot work (`REQUIRED`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from holdfast.errors import HoldfastError
+from holdfast.spark.session.checkpoint_files import local_file_settings
+from holdfast.spark.session.home import lean_home
+
+__all__ = ["MEMORY_BUDGET", "REQUIRED", "SETTINGS", "apply_settings", "memory_budget_bytes", "session", "with_settings"]
+
+_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+MEMORY_BUDGET = "spark.holdfast.memoryBudgetBytes"
+"""Bounds what a Python worker keeps of state between micro-batches, of all its steps together."""
+_MEMORY_BUDGET_BYTES = 2 << 30
+
+_settings_turn = threading.RLock()
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+REQUIRED: dict[str, str] = {
+    # transformWithState keeps its state in this provider only.
+    "spark.sql.streaming.stateStore.providerClass": _PROVIDER,
+}
+
+SETTINGS: dict[str, str] = {
+    **REQUIRED,
+    # A micro-batch uploads what changed, not whole files of the store.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Counting rows costs a read for each write.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # All stores of an executor share one bounded cache, however many partitions there are.
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
+    # With a limit of bytes Spark adds up the sizes of all columns before each row that it writes for a Python worker: a
+    # third of what reading and writing them costs. The largest number means none. The number of rows is the limit instead:
+    # those that hold payloads are of 128 KB at most, so that a batch of them has 256 MB at most.
+    _BATCH_BYTES: "2147483647",
+    _BATCH_ROWS: "2048",
+    # Times are times, wherever the driver stands.
+    "spark.sql.session.timeZone": "UTC",
+    # Workers keep key groups in memory between micro-batches.
+    "spark.python.worker.reuse": "true",
+    # How many micro-batches one can go back.
+    "spark.sql.streaming.minBatchesToRetain": "100",
+    # A stopped query's tasks end at once rather than run on.
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+
+_LOCAL: dict[str, str] = {
+    # Workers are forked with everything imported.
+    "spark.python.daemon.module": "holdfast.spark.stages.daemon",
+    # Cheaper than TCP: a key group makes about ten calls from its worker to the state store in each micro-batch.
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def session(name: str = "holdfast", *, cores: int | None = None, config: Mapping[str, Any] | None = None) -> SparkSession:
+    """A local session with all settings: `cores` of this machine, as many shuffle partitions, nothing on the network.
+
+    A session that is already running is given the settings that can still be set.
+    """
+    _check_java()
+    cores = cores or os.cpu_count() or 1
+    # Workers must run the Python that has Holdfast installed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _share_import_path()
+    given = {option: str(value) for option, value in (config or {}).items()}
+    settings = {**SETTINGS, **_LOCAL, **local_file_settings(), "spark.sql.shuffle.partitions": str(cores)}
+    if _BATCH_ROWS in given:
+        del settings[_BATCH_BYTES]
+    settings |= given
+    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+    settings[_JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={log4j} {settings.get(_JAVA_OPTIONS, '')}".strip()
+    builder = SparkSession.builder.appName(name).master(settings.pop("spark.master", f"local[{cores}]"))
+    for option, value in settings.items():
+        builder = builder.config(option, value)
+    with lean_home():
+        return builder.getOrCreate()
+
+
+def memory_budget_bytes(spark: SparkSession) -> int:
+    """How much state a Python worker keeps in memory between micro-batches."""
+    given = spark.conf.get(MEMORY_BUDGET, None)
+    if given is None:
+        return _MEMORY_BUDGET_BYTES
+    if not given.isdecimal():
+        raise HoldfastError(
+            f"The setting {MEMORY_BUDGET} is {given!r}, which is not a number of bytes.",
+            todo=f"set it to a whole number: spark.conf.set({MEMORY_BUDGET!r}, str(2 << 30))",
+        )
+    return int(given)
+
+
+def apply_settings(spark: SparkSession) -> None:
+    """Gives a session of the user's own the settings that it lacks and that can be set while it runs."""
+    lacking = [option for option in SETTINGS if spark.conf.get(option, None) in (None, _DEFAULTS.get(option))]
+    for option in lacking:
+        # Who has chosen how many rows a batch has relies on the limit of its bytes.
+        if option.startswith("spark.sql.") and (option != _BATCH_BYTES or _BATCH_ROWS in lacking):
+            spark.conf.set(option, SETTINGS[option])
+
+
+@contextlib.contextmanager
+def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Sets options of a session for a while, in which nobody else does."""
+    with _settings_turn:
+        before = {name: spark.conf.get(name, None) for name in wanted}
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, previous in before.items():
+                if previous is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, previous)
+
+
+_DEFAULTS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
+    _BATCH_ROWS: "10000",
+}
+
+
+def _share_import_path() -> None:
+    """Local workers find modules where the driver does, also those beside its script."""
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    missing = [str(Path(entry or ".").resolve()) for entry in sys.path if Path(entry or ".").is_dir()]
+    paths = dict.fromkeys(path for path in [*known, *missing] if path and "site-packages" not in path)
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if not path.startswith(sys.base_prefix))
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    if shutil.which(java) is None:
+        raise HoldfastError(
+            f"Spark cannot start: it needs Java 17 or newer, and {java!r} was not found.",
+            todo="install it, for example: sudo apt-get install openjdk-17-jre-headless",
+        )

@@ -1,0 +1,46 @@
+"""The daemon from which Spark forks its Python workers, with everything imported beforehand.
+
+Spark's own daemon lets each worker import pyspark from a zip archive, which is compiled again every time, and Arrow
+besides. Here it is done once, from the installed packages if pyspark is one of them. `hf.session()` uses it
+(`spark.python.daemon.module`); a cluster that does not loses some seconds of the first micro-batch, and in each task the 20
+to 30 ms that it takes to look for garbage among all that was imported: a worker does so after every task, and here what was
+imported is exempt.
+"""
+
+import gc
+import sys
+from importlib.machinery import PathFinder
+from typing import Any
+
+_installed = [entry for entry in sys.path if not entry.endswith("pyspark.zip")]
+if PathFinder.find_spec("pyspark", _installed) is not None:
+    sys.path[:] = _installed
+
+import pyarrow  # noqa: E402, F401
+import pyspark.worker  # noqa: E402, F401
+from pyspark import daemon  # noqa: E402
+
+import holdfast.spark.stages.bounded  # noqa: E402
+import holdfast.spark.stages.pack  # noqa: E402
+import holdfast.spark.stages.processor  # noqa: E402
+import holdfast.spark.stages.unpack  # noqa: E402, F401
+
+
+def _quietly(worker: Any) -> Any:
+    """A worker that ends without a word when the JVM has closed its socket, as it does when a query is stopped."""
+
+    def run(*arguments: Any) -> Any:
+        try:
+            return worker(*arguments)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    return run
+
+
+if __name__ == "__main__":
+    # Spark's daemon would print a traceback.
+    daemon.worker = _quietly(daemon.worker)
+    gc.collect()
+    gc.freeze()
+    daemon.manager()

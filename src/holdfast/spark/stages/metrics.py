@@ -1,0 +1,26 @@
+"""Metrics of a step, from the workers to the driver by a Spark accumulator.
+
+Spark adds what a task counted once, when it succeeded. A micro-batch that is run again after a failure is counted again.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from pyspark.accumulators import AccumulatorParam
+
+from holdfast.engine.metrics.step import StepMetrics
+
+__all__ = ["MetricsParam"]
+
+
+class MetricsParam(AccumulatorParam[StepMetrics]):
+    """Adds metrics up."""
+
+    def zero(self, value: StepMetrics) -> StepMetrics:
+        return StepMetrics()
+
+    def addInPlace(self, value1: StepMetrics, value2: StepMetrics) -> StepMetrics:
+        total = copy.deepcopy(value1)
+        total.add(value2)
+        return total

@@ -1,0 +1,102 @@
+"""Panes as rows: key columns, the window, the results, and which pane it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.engine.run.runner import PaneBlock
+from holdfast.engine.state.keys import keys_of
+from holdfast.model.windows.values import PaneInfo, WindowedValue
+from holdfast.spark.types.rows import OutputWriter
+
+__all__ = ["PANE_DDL", "WINDOW_DDL", "PaneLayout", "PaneWriter"]
+
+WINDOW_DDL = "struct<start:timestamp,end:timestamp>"
+PANE_DDL = "struct<timing:string,index:int,nonspeculative_index:int,is_first:boolean,is_last:boolean>"
+
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True)
+class PaneLayout:
+    """Which columns a row of results has."""
+
+    keys: int
+    """How many of the first columns are the key's."""
+    windowed: bool
+    single: bool
+    """Whether one result fills all the value columns, rather than each of several its own."""
+    panes: bool
+
+
+class PaneWriter:
+    """Makes record batches of panes."""
+
+    def __init__(self, schema: pa.Schema, step: str, tag: str, layout: PaneLayout) -> None:
+        self._schema = schema
+        self._layout = layout
+        self._plain = [index for index in range(len(schema)) if index not in (self._window_at, self._pane_at)]
+        fields = [schema.field(index) for index in self._plain]
+        self._values = OutputWriter(pa.schema(fields), step, tag)
+        self._spread = OutputWriter(pa.schema(fields[layout.keys :]), step, tag)
+        """Of one result over several columns: a tuple, a dict by their names, or an object with such attributes."""
+
+    @property
+    def _window_at(self) -> int:
+        return self._layout.keys if self._layout.windowed else -1
+
+    @property
+    def _pane_at(self) -> int:
+        return len(self._schema) - 1 if self._layout.panes else -1
+
+    def write_blocks(self, blocks: Sequence[PaneBlock]) -> pa.RecordBatch:
+        keys = keys_of([slot for block in blocks for slot in block.slots])
+        results = [list(chain.from_iterable(parts)) for parts in zip(*(block.results for block in blocks), strict=True)]
+        counts = [len(block.slots) for block in blocks]
+        return self._write(keys, [block.window for block in blocks], counts, results, [block.panes for block in blocks])
+
+    def write_values(self, items: Sequence[WindowedValue]) -> pa.RecordBatch:
+        keys, results = zip(*(item.value for item in items), strict=True)
+        windows, panes = [item.windows[0] for item in items], [[item.pane_info] for item in items]
+        return self._write(keys, windows, [1] * len(items), _columns(results), panes)
+
+    def _write(
+        self,
+        keys: Sequence[Any],
+        windows: list[Any],
+        counts: list[int],
+        results: list[list[Any]],
+        panes: list[list[PaneInfo]],
+    ) -> pa.RecordBatch:
+        """`counts`: of how many rows each of the windows is the window."""
+        key_columns = [list(keys)] if self._layout.keys == 1 else _columns(keys)
+        if self._layout.single and len(self._plain) - self._layout.keys > 1:
+            results = _columns([self._spread.row(result) for result in results[0]])
+        columns = dict(zip(self._plain, self._values.write_columns([*key_columns, *results]).columns, strict=True))
+        if self._layout.windowed:
+            columns[self._window_at] = _window_column(windows, counts, self._schema.field(self._window_at).type)
+        if self._layout.panes:
+            columns[self._pane_at] = pa.array(
+                [(p.timing.name, p.index, p.nonspeculative_index, p.is_first, p.is_last) for p in chain(*panes)],
+                type=self._schema.field(self._pane_at).type,
+            )
+        return pa.record_batch([columns[index] for index in range(len(self._schema))], schema=self._schema)
+
+
+def _columns(rows: Sequence[Any]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _window_column(windows: list[Any], counts: list[int], kind: pa.DataType) -> pa.Array:
+    starts = [window.start.micros if hasattr(window, "start") else None for window in windows]
+    ends = [window.end.micros for window in windows]
+    fields = [kind.field(index) for index in range(kind.num_fields)]
+    times = [pa.array(starts, type=_TIME), pa.array(ends, type=_TIME)]
+    rows = pa.array(np.repeat(np.arange(len(windows)), counts))
+    return pa.StructArray.from_arrays(times, fields=fields).take(rows)

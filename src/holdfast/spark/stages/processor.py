@@ -1,0 +1,225 @@
+"""The processor: what Spark's stateful operator calls, once for each key group and micro-batch.
+
+It opens the key group's state, runs one bundle, commits what changed to the state store, and asks to be woken when
+something is next due. All its outputs leave as (tag, payload) rows.
+
+Time. With event time alone the operator runs in EventTime mode, and the wake-up is the earliest event timer or window
+end. As soon as processing time matters it runs in ProcessingTime mode, where Spark wakes by that clock only; then a key
+group that waits for the watermark is woken in every micro-batch. Either way it is one Spark timer a key group.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.group import GroupedData
+
+from holdfast.engine.backends.protocol import Due, Place
+from holdfast.engine.run.bundle import run_bundle
+from holdfast.engine.run.clocks import Clocks, collection_paused
+from holdfast.engine.stored.evolution import MANIFEST, adapted
+from holdfast.engine.stored.manifest import check_owner
+from holdfast.errors import CorruptState, HoldfastError
+from holdfast.model.time.timestamps import MIN_TIMESTAMP
+from holdfast.model.windows.ready import GlobalWindow
+from holdfast.spark.errors.transport import carried
+from holdfast.spark.stages.clock import spark_now_micros
+from holdfast.spark.stages.operator import Operator, by_value
+from holdfast.spark.stages.plan import StepPlan
+from holdfast.spark.stages.store import BLOB_KEY, BLOB_VALUE, SparkStore
+from holdfast.spark.stages.worker import WORKER
+
+__all__ = [
+    "CLOCK",
+    "OUTPUT_SCHEMA",
+    "WAKE_TIME",
+    "KeyGroupProcessor",
+    "stored_time",
+    "transformed",
+    "wake_soon",
+    "with_batch_time",
+]
+
+Packed = tuple[int, int, bytes | None]
+"""Source, part and payload of a packed row."""
+
+OUTPUT_SCHEMA = "tag string, payload binary"
+
+_OutputRow = Row("tag", "payload")
+# Beside the log of the backend, whose names begin otherwise.
+_BATCH_TIME = "batch_time"
+WAKE = "~wake"
+CLOCK = "~clock"
+WAKE_TIME = struct.Struct(">q")
+_NEVER = GlobalWindow().end.micros
+"""Nothing waits for the end of the global window: a stream does not get there."""
+
+
+class KeyGroupProcessor:
+    """One object a task; what should outlive a task is in the worker. `operator.py` is what Spark knows of it."""
+
+    def __init__(self, plan: StepPlan, metrics: Any) -> None:
+        self._plan = plan
+        self._metrics = metrics
+
+    def open(self, handle: Any, state: Any) -> None:
+        """Is called first, with Spark's handle and the map variable that holds all blobs."""
+        self._batch_time: int | None = None
+        self._handle = handle
+        self._blobs = SparkStore(state)
+
+    def handle_rows(self, key: Any, rows: Iterable[Row], times: Any) -> Iterator[Row]:
+        """Packed rows for a key group, or none if only its timer has fired."""
+        taken = list(rows)
+        self._batch_time = getattr(taken[0], _BATCH_TIME, None) if taken else None
+        return self._bundle(int(key[0]), [(row.source, row.part, row.payload) for row in taken], times)
+
+    def handle_initial_state(self, initial: Any, times: Any) -> None:
+        """Takes a blob that a new job begins with, and sees to it that the key group is looked at soon."""
+        self._blobs.put(initial.name, bytes(initial.blob))
+        if initial.name == MANIFEST and (self._plan.uses_event_time or self._plan.uses_processing_time):
+            wake_soon(self._handle, self._blobs, times, by_clock=self._plan.uses_processing_time)
+
+    def _bundle(self, label: int, packed: list[Packed], times: Any) -> Iterator[Row]:
+        with carried(), collection_paused():
+            rows = self._run(label, packed, times)
+        for tag, payload in rows:
+            yield _OutputRow(tag, payload)
+
+    def _run(self, label: int, packed: list[Packed], times: Any) -> list[tuple[str, bytes]]:
+        query, batch = _whereabouts()
+        place = Place(query, self._plan.name, label)
+        query += self._plan.clock.scope()
+        loaded = WORKER.step(self._plan, query)
+        try:
+            # A copy that was made for another manifest would read a log of other cells: the attempt that adapted it may have
+            # been undone, or the checkpoint taken back to before that.
+            stored = self._blobs.get(MANIFEST)
+            backend = WORKER.group(query, loaded, label, stored)
+            if backend is None:
+                check_owner(stored, self._plan.name)
+                layout = adapted(self._blobs, self._plan.manifest, loaded.layout, self._plan.evolution)
+                backend = WORKER.add_group(query, loaded, place, layout, self._blobs.get(MANIFEST))
+            backend.open(self._blobs)
+            clocks = self._clocks(times)
+            rows: list[tuple[str, bytes]] = []
+            metrics = run_bundle(
+                backend,
+                self._blobs,
+                loaded.runner,
+                loaded.intake(packed, clocks.now),
+                clocks,
+                batch,
+                lambda: rows.extend(loaded.payloads()),
+            )
+            self._wake_up(backend.next_due(loaded.runner), times)
+        except BaseException as error:
+            WORKER.forget(query, loaded, label)
+            if isinstance(error, HoldfastError):
+                error.within(step=self._plan.name, micro_batch=batch)
+            raise
+        WORKER.used(query, loaded, label)
+        self._metrics.add(metrics)
+        return rows
+
+    def _clocks(self, times: Any) -> Clocks:
+        """The clocks of this micro-batch. Spark's watermark is 0 as long as there is none."""
+        watermark = times.getCurrentWatermarkInMs() * 1000 or MIN_TIMESTAMP.micros
+        late = watermark
+        if self._plan.chained:
+            # What another step gave in this micro-batch was on time there, although the watermark may have passed it.
+            seen = self._blobs.get(CLOCK)
+            late = MIN_TIMESTAMP.micros if seen is None else stored_time(seen)
+            if late != watermark:
+                self._blobs.put(CLOCK, WAKE_TIME.pack(watermark))
+        clock = self._plan.clock
+        return Clocks(late, watermark, clock.now_micros(times, self._batch_time), clock.is_final())
+
+    def _wake_up(self, due: Due, times: Any) -> None:
+        """Sees to it that one Spark timer is set for when something is next due, and none if nothing is."""
+        if not (self._plan.uses_event_time or self._plan.uses_processing_time):
+            return
+        wanted = self._next_wake(due, times)
+        stored = self._blobs.get(WAKE)
+        present = None if stored is None else stored_time(stored)
+        if wanted == present:
+            return
+        if present is not None:
+            self._handle.deleteTimer(present)
+        if wanted is None:
+            self._blobs.remove(WAKE)
+        else:
+            self._handle.registerTimer(wanted)
+            self._blobs.put(WAKE, WAKE_TIME.pack(wanted))
+
+    def _next_wake(self, due: Due, times: Any) -> int | None:
+        """In milliseconds, rounded up: at a time that Spark's clock can show, everything until then is due.
+
+        Always in the future. Of what is due by now, all that can be done in this micro-batch is; and Spark removes a timer
+        after it has fired, so one for the same time, set while it fires, would be lost.
+        """
+        event = None if due.event is None or due.event >= _NEVER else due.event
+        if not self._plan.uses_processing_time:
+            return None if event is None else max(-(-event // 1000), times.getCurrentWatermarkInMs() + 1)
+        if event is None and due.real is None:
+            return None
+        soon = spark_now_micros(times) // 1000 + 1
+        if event is not None or due.real is None:
+            return soon
+        return self._plan.clock.wake_millis(-(-due.real // 1000), soon)
+
+
+def with_batch_time(packed: DataFrame) -> DataFrame:
+    """Packed rows with the time of their micro-batch, in microseconds: Spark's operator knows it only in a time mode.
+
+    In a stream, `current_timestamp` is the time that is in the plan of the micro-batch, which a replay sees again.
+    """
+    return packed.withColumn(_BATCH_TIME, F.unix_micros(F.current_timestamp()))
+
+
+def transformed(
+    packed: GroupedData, plan: StepPlan, metrics: Any, *, time_mode: str, initial: GroupedData | None = None
+) -> DataFrame:
+    """The (tag, payload) rows that a step makes of packed rows, grouped by label."""
+    processor: bytes = cloudpickle.dumps(KeyGroupProcessor(plan, metrics))  # type: ignore[no-untyped-call]
+    with by_value():
+        return packed.transformWithState(
+            statefulProcessor=Operator(processor, BLOB_KEY, BLOB_VALUE),
+            outputStructType=OUTPUT_SCHEMA,
+            outputMode="Append",
+            timeMode=time_mode,
+            initialState=initial,
+        )
+
+
+def stored_time(blob: bytes) -> int:
+    """The time in a blob: when a key group is to be woken, or the watermark that it has seen."""
+    if len(blob) != WAKE_TIME.size:
+        raise CorruptState(
+            f"A time that is stored with a key group is damaged: it has {len(blob)} bytes, not {WAKE_TIME.size}.",
+            todo="go back to an earlier micro-batch, or restore a savepoint",
+        )
+    time: int = WAKE_TIME.unpack(blob)[0]
+    return time
+
+
+def wake_soon(handle: Any, blobs: SparkStore, times: Any, *, by_clock: bool) -> None:
+    """Has a key group woken as soon as its clock moves; what it really waits for, it finds out then."""
+    wanted = spark_now_micros(times) // 1000 + 1 if by_clock else times.getCurrentWatermarkInMs() + 1
+    handle.registerTimer(wanted)
+    blobs.put(WAKE, WAKE_TIME.pack(wanted))
+
+
+def _whereabouts() -> tuple[str, int]:
+    """The query and the micro-batch that this task belongs to."""
+    context = TaskContext.get()
+    if context is None:
+        return "", -1
+    query = context.getLocalProperty("sql.streaming.queryId") or ""
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    return query, -1 if batch is None else int(batch)

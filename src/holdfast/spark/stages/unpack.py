@@ -1,0 +1,81 @@
+"""The unpack stage: from the (tag, payload) rows of a step to the rows of one output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from holdfast.spark.stages.payload import from_payload
+
+__all__ = ["Origin", "Outputs", "origin_of", "unpack"]
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where an output DataFrame comes from, so that a job can write several outputs of one step in one query."""
+
+    packed: DataFrame
+    tag: str
+    schema: StructType
+    plan: Any
+    metrics: Any
+    """The step's accumulator."""
+
+
+def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for payload in batch.column(0):
+            yield from from_payload(payload.as_buffer())
+
+
+def unpack(packed: DataFrame, tag: str, schema: StructType) -> DataFrame:
+    """The rows of one tag."""
+    payloads = packed.where(F.col("tag") == tag).select("payload")
+    return payloads.mapInArrow(_unpacked, schema)
+
+
+def output(origin: Origin) -> DataFrame:
+    """The DataFrame of an origin, marked with it."""
+    frame = unpack(origin.packed, origin.tag, origin.schema)
+    frame._holdfast_origin = origin  # type: ignore[attr-defined]
+    return frame
+
+
+def origin_of(frame: DataFrame) -> Origin | None:
+    """Where a DataFrame comes from, if it is the unchanged output of a step."""
+    return getattr(frame, "_holdfast_origin", None)
+
+
+class Outputs:
+    """The outputs of a step: one DataFrame a tag, as attributes and as items."""
+
+    def __init__(self, frames: dict[str, DataFrame]) -> None:
+        self._frames = frames
+
+    def __getitem__(self, tag: str) -> DataFrame:
+        if tag not in self._frames:
+            raise KeyError(f"there is no output {tag!r}; there are {', '.join(self._frames)}")
+        return self._frames[tag]
+
+    def __getattr__(self, tag: str) -> DataFrame:
+        if tag.startswith("_"):
+            raise AttributeError(tag)
+        try:
+            return self[tag]
+        except KeyError as error:
+            raise AttributeError(error.args[0]) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frames)
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def __repr__(self) -> str:
+        return f"Outputs({', '.join(self._frames)})"

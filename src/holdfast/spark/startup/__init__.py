@@ -1,1 +1,0 @@
-"""What Python runs first in each process that Spark starts on this machine; see `spark/home.py`."""
