@@ -1,11 +1,11 @@
-"""Anomalies in what users do, found in two ways: by a model that comes as a side input, and by a model kept in state.
+"""Finds anomalies in what users do, in two ways: with a model that comes as a side input, and with a model kept in state.
 
-Both learn what is usual for each user (how many events, their mean and spread) and say of an event how far it is from that.
+Both learn what is usual for each user (the number of events, their mean and spread) and score each event by its distance.
 
-* `with_side_input`: an aggregation builds a model for each user and window, and the models are joined back to the events. It
-  has the model of a whole window, when that is over; with a trigger, that of the events so far, some time later.
-* `as_you_go`: one function keeps the model in a cell. Each event meets the model of all events before it, and only what
-  differs from the last prediction comes out.
+* `with_side_input`: an aggregation builds a model for each user and window, and the models are joined back to the events.
+  A model is ready when its window is over or, with a trigger, some time after the events it has learnt from.
+* `as_you_go`: one function keeps the model in a cell. Each event meets the model of all events before it, and only
+  predictions that differ from the last one come out.
 
     python examples/anomalies.py [--way side-input | early | stateful] [--users 20] [--seed 7]
 """
@@ -34,11 +34,11 @@ PREDICTION = (
 )
 
 LEARNT = 8
-"""A model says nothing before it has seen so many events."""
+"""A model predicts nothing before it has seen this many events."""
 SCORE_MAX = 5.0
-"""What is further from the mean than so many standard deviations is an anomaly."""
+"""An event this many standard deviations from the mean is an anomaly."""
 SCORE_CHANGE = 3.0
-"""A prediction that differs by so much from the last one is worth telling."""
+"""A prediction whose score differs this much from the last one is worth giving."""
 SPREAD_MIN = 0.01
 
 WINDOW = "15 minutes"
@@ -47,14 +47,14 @@ BEGIN = datetime(2026, 1, 5, 8, tzinfo=timezone.utc).timestamp()
 
 
 class Model(NamedTuple):
-    """What is usual for a user: the number of events, their mean, and the sum of their squared distances from it."""
+    """What is usual for a user: the number of events, their mean, and the sum of squared distances from it."""
 
     events: int = 0
     mean: float = 0.0
     squares: float = 0.0
 
     def with_event(self, amount: float) -> Model:
-        """The model with one more event, by Welford's method: no large sums, whose difference would be noise."""
+        """The model with one more event, by Welford's method, which avoids the difference of two large sums."""
         events = self.events + 1
         away = amount - self.mean
         mean = self.mean + away / events
@@ -75,11 +75,11 @@ class Model(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """The standard deviation, with a lower bound for those who always do the same."""
+        """The standard deviation, with a lower bound for users who always do the same."""
         return max(math.sqrt(self.squares / (self.events - 1)), SPREAD_MIN) if self.events > 1 else SPREAD_MIN
 
     def score(self, amount: float) -> float:
-        """How many standard deviations an amount is from the mean. What a small model does not know counts as spread."""
+        """How many standard deviations an amount is from the mean. The uncertainty of a small model counts as spread."""
         return (amount - self.mean) / (self.spread * math.sqrt(1 + 1 / self.events))
 
 
@@ -109,7 +109,7 @@ class ModelFn(hf.CombineFn):
 
 
 class Prediction(NamedTuple):
-    """What a model says of an event, how many events it had learnt from, and the time of the newest one of these."""
+    """What a model says about an event, how many events it had learnt from, and the time of the newest of them."""
 
     user: str
     event: int
@@ -129,7 +129,7 @@ def is_anomaly(score: float) -> bool:
 
 
 def should_output(previous: float | None, score: float) -> bool:
-    """Whether a prediction is worth telling after the last one that was told."""
+    """Whether a prediction is worth giving after the last one that was given."""
     if previous is None or is_anomaly(previous) != is_anomaly(score):
         return True
     return abs(score - previous) >= SCORE_CHANGE
@@ -172,7 +172,7 @@ class PredictWithModel(hf.DoFn):
 
 
 class PredictAsYouGo(hf.DoFn):
-    """The stateful way: the model, and the score that was told last, are cells."""
+    """The stateful way: the model, and the last score that was given, are cells."""
 
     MODEL = hf.CombiningStateSpec("model", ModelFn())
     UNTIL = hf.CombiningStateSpec("until", hf.Max())
@@ -208,7 +208,7 @@ def with_side_input(
     """Predictions by a model for each user and window, which the aggregation gives at the window's end or by a trigger.
 
     On a stream, events come before the models of the same micro-batch: a model is used from the next one on. In a batch,
-    where all models are there at once, events and models go by their times instead.
+    where all models come at once, events and models are sorted by time instead.
     """
     stream = hf.keyed(events, key="user", value=["amount", "seen_at"], timestamp="seen_at", watermark=watermark)
     models = stream.window_into(
@@ -230,9 +230,9 @@ def with_side_input(
 
 
 def as_you_go(events: DataFrame, *, watermark: str = "30 seconds", key_groups: int = 8) -> DataFrame:
-    """Predictions by a model in a cell: for each event when its turn comes by time, but only those that are worth telling.
+    """Predictions by a model in a cell: for each event in order of time, but only those that are worth giving.
 
-    An event meets the model of the events before it, also when many come at once and out of order.
+    An event meets the model of the events before it, even when many come at once and out of order.
     """
     stream = hf.keyed(events, key="user", value=["event", "amount"], timestamp="seen_at", watermark=watermark)
     predictions: DataFrame = stream.par_do(
@@ -242,7 +242,7 @@ def as_you_go(events: DataFrame, *, watermark: str = "30 seconds", key_groups: i
 
 
 class Event(NamedTuple):
-    """Something a user did, at a time in seconds. Whether it was planted is not for the rules to see."""
+    """Something a user did, at a time in seconds. The rules do not see whether it was planted."""
 
     event: int
     user: str
@@ -252,7 +252,7 @@ class Event(NamedTuple):
 
 
 def generate(seed: int, users: int, minutes: float, planted: float = 0.005) -> list[Event]:
-    """Events in order of time. Each user has a pace, a usual amount and a spread; of all events, the share `planted` is
+    """Events in order of time. Each user has a pace, a usual amount and a spread; a share `planted` of all events is
     8 to 16 times the spread away."""
     draw = random.Random(seed)
     rows = []

@@ -1,7 +1,7 @@
 """Holdfast in a minute: payments with planted fraud stream through two rules on Spark, into an exactly-once sink.
 
-Half way the job is killed with `kill -9`, in front of your eyes, and started again. At the end the alerts are compared
-with what was planted, and with what the rules give when they are worked out by hand, without Holdfast and Spark.
+Half way through, the job is killed with `kill -9` and started again. At the end the alerts are compared with what was
+planted, and with what the same rules give in plain Python, without Holdfast or Spark.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def report(folder: Path, payments: list[Payment], planted: Planted, seconds: flo
 
 
 def by_hand(payments: list[Payment]) -> list[Alert]:
-    """Both rules in plain Python. The last seconds are left out: there the rules still wait for what may come before."""
+    """Both rules in plain Python. The last seconds are left out: the job still waits for earlier payments there."""
     end = datetime.fromisoformat(payments[-1].paid_at).timestamp() - WATERMARK_SECONDS
     alerts: list[Alert] = []
     recent: dict[str, deque[float]] = defaultdict(deque)
@@ -136,6 +136,7 @@ def by_hand(payments: list[Payment]) -> list[Alert]:
             times.popleft()
         if len(times) == PAYMENTS_MAX:
             alerts.append((payment.card, "velocity", payment.paid_at[:19]))
+            times.clear()
         if payment.card in last:
             before, place = last[payment.card]
             kilometres = distance_km(place.lat, place.lon, payment.lat, payment.lon)

@@ -20,7 +20,7 @@ def main(source: str, checkpoint: str, sink: str) -> None:
     spark = hf.session("fraud")
     payments = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(source)
     stream = hf.keyed(payments, key="card", timestamp="paid_at", watermark=f"{WATERMARK_SECONDS} seconds")
-    # Both rules look back from a payment: they must see payments in order of time, also when many come at once.
+    # Both rules look back from a payment, so they must see payments in order of time, even when many come at once.
     alerts = stream.par_do(Velocity(), output=ALERT, key_groups=8, requires_time_sorted_input=True).unionByName(
         stream.par_do(ImpossibleTravel(), output=ALERT, key_groups=8, requires_time_sorted_input=True)
     )

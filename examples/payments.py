@@ -1,4 +1,4 @@
-"""Generated payments with planted fraud: what the demo feeds to the rules, and how one knows whether they are right."""
+"""Generated payments with planted fraud: the demo's input, and the answer that its rules must find."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 WATERMARK_SECONDS = 30
-"""How far out of order payments may come."""
+"""How far out of order payments may arrive."""
 SCHEMA = "payment long, card string, amount double, city string, lat double, lon double, paid_at timestamp"
 
 CITIES = {

@@ -1,12 +1,12 @@
-"""A backend of one's own: the state of each key group in a SQLite file outside of Spark.
+"""A backend of your own: the state of each key group in a SQLite file outside Spark.
 
-Spark's store has only the token of the version that counts. The file has, for each key and window, what it had in the
-last few versions. A version is found by its token and never overwritten, so that a micro-batch that fails, runs twice or
-is rolled back does no harm. Going back further than the file reaches is refused, and so is a file that does not belong.
+Spark's store has only the token of the current version. The file has the last few versions of each key and window. A
+version is found by its token and never overwritten, so a micro-batch that fails, runs twice or is rolled back does no
+harm. Going back further than the file reaches is refused, and so is a file that belongs to another state.
 
     hf.keyed(...).par_do(fn, output=..., backend=SqliteBackend("/data/state"))
 
-See docs/backends.md for what one gives up with a store that is not Spark's.
+docs/backends.md says what you give up with a store that is not Spark's.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ CREATE INDEX IF NOT EXISTS cells_by_number ON cells (number);
 
 @dataclass(frozen=True)
 class SqliteBackend:
-    """What `backend=` takes. The folder must be the same one for all workers: here, one machine."""
+    """What `backend=` takes. All workers must share the folder, so here they are on one machine."""
 
     folder: str
     versions: int = 10
-    """How many versions one can go back."""
+    """How many versions you can go back."""
     name: str = "sqlite"
 
     def make(self, layout: Layout, place: Place) -> SqliteState:
@@ -60,7 +60,7 @@ class SqliteBackend:
 
 
 class SqliteState:
-    """Keeps one key group: in memory while it is worked on, in the file for good."""
+    """Keeps one key group: in memory while it is in use, in the file for good."""
 
     def __init__(self, layout: Layout, path: Path, versions: int) -> None:
         self._layout = layout
@@ -188,7 +188,7 @@ class SqliteState:
         return token
 
     def _fold(self, oldest: tuple[int, bytes], next_one: tuple[int, bytes]) -> None:
-        """Makes the next version the oldest: what it replaced goes, and so do attempts that came to nothing."""
+        """Makes the next version the oldest: removes what it replaced, and failed attempts."""
         number = next_one[0]
         for version in (oldest, next_one):
             self._file.execute("DELETE FROM cells WHERE number = ? AND token != ?", version)

@@ -1,4 +1,4 @@
-"""The impossible-travel rule: alert when a card would have had to fly faster than any aeroplane."""
+"""The impossible-travel rule: alert when a card would have had to travel faster than an aeroplane."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> f
 class ImpossibleTravel(hf.DoFn):
     """Keeps each card's last five places, and compares a payment with the one before it.
 
-    So it needs payments in order: requires_time_sorted_input=True.
+    It needs payments in order of time: requires_time_sorted_input=True.
     """
 
     PLACES = hf.OrderedListStateSpec("places")

@@ -12,9 +12,9 @@ SPAN_SECONDS = 180
 
 
 class Velocity(hf.DoFn):
-    """Keeps each card's payments of the last three minutes; forgets a card that has been quiet for as long.
+    """Keeps at most four payments per card, none older than three minutes; an alert starts the count anew.
 
-    It looks back from each payment, so it needs them in order: requires_time_sorted_input=True.
+    It looks back from each payment, so it needs them in order of time: requires_time_sorted_input=True.
     """
 
     RECENT = hf.OrderedListStateSpec("recent", hf.FloatCoder())
@@ -28,12 +28,13 @@ class Velocity(hf.DoFn):
         quiet: hf.Timer = hf.DoFn.TimerParam(QUIET),
     ) -> Iterator[tuple[str, str, hf.Timestamp, str]]:
         card, payment = element
-        recent.add((paid_at, payment.amount))
         recent.clear_range(hf.MIN_TIMESTAMP, paid_at - SPAN_SECONDS)
-        within = recent.read_range(paid_at - SPAN_SECONDS, paid_at.successor())
+        recent.add((paid_at, payment.amount))
+        within = recent.read()
         if len(within) == PAYMENTS_MAX:
             total = sum(amount for _, amount in within)
             yield card, "velocity", paid_at, f"{len(within)} payments, {total:.2f} in all"
+            recent.clear()
         quiet.set(paid_at + SPAN_SECONDS)
 
     @hf.on_timer(QUIET)

@@ -43,11 +43,16 @@ def main() -> None:
 
 
 def _job(options: argparse.Namespace) -> hf.Job:
-    spark = hf.session("fault", cores=2, config={"spark.master": options.master, "spark.driver.memory": "1g"})
+    spark = hf.session(
+        "fault",
+        cores=2,
+        config={"spark.master": options.master, "spark.driver.memory": "1g"},
+        memory_budget_bytes=options.memory_budget_bytes,
+    )
     source = spark.readStream.schema("k string, v long, at timestamp")
     source = source.option("maxFilesPerTrigger", options.files_at_once)
     stream = hf.keyed(source.json(options.input), key="k", value="v", timestamp="at", watermark="10 seconds")
-    rows = stream.par_do(Ledger(), output=OUTPUT, key_groups=4, memory_budget_bytes=options.memory_budget_bytes)
+    rows = stream.par_do(Ledger(), output=OUTPUT, key_groups=4)
     sink = hf.sinks.Sqlite(options.output, "ledger") if options.sink == "sqlite" else hf.sinks.Parquet(options.output)
     trigger = None if options.until_stopped else "available now"
     job = hf.Job("ledger", checkpoint=options.checkpoint, trigger=trigger, progress=False)

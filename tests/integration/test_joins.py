@@ -152,7 +152,7 @@ def test_a_batch(spark, how):
 def test_rows_without_a_key_are_dead_letters(spark):
     left = spark.createDataFrame([tuple(shown(ad, 0).values()) for ad in (1, None)], ADS)
     right = spark.createDataFrame([tuple(clicked(ad, 1).values()) for ad in (1, None)], CLICKS)
-    joined = ads(left).join(clicks(right), within=5, how="outer", on_error="dead_letter")
+    joined = ads(left).join(clicks(right), within=5, how="outer", on_error="dead_letter", outputs={"dead_letter": None})
     assert [(row.ad, row.place, row.user) for row in joined.main.collect()] == [(1, "top", "ann")]
     dead = joined.dead_letter.collect()
     assert sorted((row["~left"], row.place, row.user) for row in dead) == [(False, None, "ann"), (True, "top", None)]

@@ -12,7 +12,8 @@ ROWS = "k string, v string"
 
 def remembered(source, limits, backend="heap"):
     stream = hf.keyed(source.df, key="k", value="v")
-    return stream.par_do(Remember(), output="k string, n int", limits=limits, backend=backend, key_groups=1)
+    outputs = {"over_limit": None} if limits.diverts else None
+    return stream.par_do(Remember(), output="k string, n int", outputs=outputs, limits=limits, backend=backend, key_groups=1)
 
 
 @pytest.mark.parametrize("backend", ["heap", "disk"])

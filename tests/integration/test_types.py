@@ -189,7 +189,9 @@ def test_what_does_not_fit_is_a_dead_letter_where_there_are_some(feed, run_job):
 
     def outputs():
         stream = hf.keyed(source.df, key="k", value="v")
-        return stream.par_do(Yields(given), output="k string, n int, v bigint", on_error="dead_letter")
+        return stream.par_do(
+            Yields(given), output="k string, n int, v bigint", on_error="dead_letter", outputs={"dead_letter": None}
+        )
 
     made = outputs()
     good, dead = run_job(made.main, made.dead_letter)

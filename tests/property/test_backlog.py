@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import sys
 import types
 from collections.abc import Callable
@@ -34,12 +33,12 @@ from travel import ImpossibleTravel
 from velocity import Velocity
 
 from contract import test_examples as contract
+from documents import in_memory
 
 ROOT = Path(__file__).parents[2]
 PAGES = {page.stem: page for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]}
 BOUND = 20
 """How far out of order elements come, in seconds: the watermark is so much behind the newest."""
-_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Page(NamedTuple):
@@ -61,11 +60,9 @@ def played(name: str) -> Page:
         return run(fn, stream, **given)
 
     module = types.ModuleType(f"backlog_page_{page.stem.replace('-', '_')}")
-    text = page.read_text(encoding="utf-8")
-    blocks = [m[1] for m in _BLOCK.finditer(text) if not text[: m.start()].rstrip().endswith("<!-- not run -->")]
     with mock.patch.dict(sys.modules, {module.__name__: module}), mock.patch.object(holdfast.testing, "run", recording):
-        for block in blocks:
-            exec(compile(block, page.name, "exec"), module.__dict__)
+        for block in in_memory(page):
+            exec(compile(block.text, page.name, "exec"), module.__dict__)
     found = vars(module).items()
     return Page({name: cls for name, cls in found if isinstance(cls, type) and issubclass(cls, hf.DoFn)}, options)
 

@@ -12,13 +12,13 @@ import pytest
 import holdfast as hf
 from holdfast import errors
 
-ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from documents import ON_SPARK, ROOT, WHILE_RUNNING, WITH_EXAMPLES, blocks, in_memory, name_of
+
 SOURCES = ROOT / "src" / "holdfast"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("docs/**/*.md")])
-WITH_EXAMPLES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
-NOT_RUN = "<!-- not run -->"
 
-_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -26,28 +26,24 @@ def read(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def name_of(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
-def blocks(page: Path) -> list[str]:
-    """The examples of a page, each with blank lines before it, so that a traceback names the page's own line."""
-    text = read(page)
-    found = []
-    for match in _BLOCK.finditer(text):
-        before = text[: match.start()]
-        if not before.rstrip().endswith(NOT_RUN):
-            found.append("\n" * (before.count("\n") + 1) + match[1])
-    return found
-
-
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
 def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Classes look for their module by name, so the page is one while its examples run.
     module = types.ModuleType(f"docs_page_{page.stem.replace('-', '_')}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    for block in blocks(page):
-        exec(compile(block, name_of(page), "exec"), module.__dict__)
+    for block in in_memory(page):
+        exec(compile(block.text, name_of(page), "exec"), module.__dict__)
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
+def test_every_block_is_run(page: Path) -> None:
+    """Python in memory or on Spark, shell commands against a checkpoint; `text` is what a program says."""
+    left_out = [
+        f"{name_of(page)}:{block.line}"
+        for block in blocks(page)
+        if block.language not in ("python", "sh", "text") or block.marker not in ("", ON_SPARK, WHILE_RUNNING)
+    ]
+    assert left_out == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

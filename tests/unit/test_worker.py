@@ -64,3 +64,23 @@ def test_a_step_that_was_not_used_for_long_is_torn_down_and_hurts_nobody(caplog)
     assert torn_down == ["step 0"]
     assert "The step 'step 0' could not be torn down." in caplog.text
     assert "ValueError: not now" in caplog.text
+
+
+def test_a_query_with_a_small_budget_does_not_evict_another(loaded):
+    """The budget is the worker's, and the largest that was asked for holds."""
+    worker = Worker()
+    for query, budget in (("large", 10**9), ("small", 1)):
+        backend = worker.add_group(query, loaded, Place(query, "count", 3), loaded.layout, b"manifest")
+        backend.open(MemoryStore())
+        worker.used(query, loaded, 3, budget)
+    assert worker.group("large", loaded, 3, b"manifest") is not None
+
+
+def test_what_is_over_the_budget_is_let_go(loaded):
+    worker = Worker()
+    for label in (1, 2):
+        backend = worker.add_group("query", loaded, Place("query", "count", label), loaded.layout, b"manifest")
+        backend.open(MemoryStore())
+        worker.used("query", loaded, label, 0)
+    assert worker.group("query", loaded, 1, b"manifest") is None
+    assert worker.group("query", loaded, 2, b"manifest") is not None

@@ -141,8 +141,8 @@ def _memory() -> Check:
         "memory",
         WARNING,
         f"{found}; a driver of 2 GB and {cores} worker(s) that may keep 2 GB of state each want {wanted / _GB:.1f} GB",
-        "if memory runs out, give less: hf.session(config={'spark.driver.memory': '1g'}) and "
-        f"par_do(memory_budget_bytes={budget} << 20), or keep the state on disk: par_do(backend='disk')",
+        "if memory runs out, give less: hf.session(config={'spark.driver.memory': '1g'}, "
+        f"memory_budget_bytes={budget} << 20), or keep the state on disk: par_do(backend='disk')",
     )
 
 

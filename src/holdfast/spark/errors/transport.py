@@ -16,11 +16,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from holdfast import errors
 from holdfast.errors import HoldfastError
+from holdfast.spark.session.properties import local_property, task_property
 
 __all__ = ["Shown", "WorkerFailure", "carried", "rebuilding", "uncarried"]
 
@@ -40,13 +40,8 @@ class WorkerFailure(Exception):
 @contextlib.contextmanager
 def rebuilding(spark: SparkSession) -> Iterator[None]:
     """Errors of what this thread starts in here can be rebuilt with `uncarried`."""
-    context = spark.sparkContext
-    before = context.getLocalProperty(_WANTED)
-    context.setLocalProperty(_WANTED, "true")
-    try:
+    with local_property(spark, _WANTED, "true"):
         yield
-    finally:
-        context.setLocalProperty(_WANTED, before)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
@@ -56,8 +51,7 @@ def carried() -> Iterator[None]:
         yield
     except HoldfastError as error:
         os.environ[_HIDE_FRAMES] = "1"
-        context = TaskContext.get()
-        if context is None or context.getLocalProperty(_WANTED) is None:
+        if task_property(_WANTED) is None:
             raise error from None
         raise WorkerFailure(f"{error}\n<holdfast-error {_marked(error)}>") from None
 

@@ -48,6 +48,7 @@ from holdfast.spark.job.manifest import check_job_manifest
 from holdfast.spark.job.progress import Progress
 from holdfast.spark.job.triggers import AvailableNow, Batches, Every, read_trigger
 from holdfast.spark.session.checkpoint_files import file_settings
+from holdfast.spark.session.properties import MEMORY_BUDGET, local_property
 from holdfast.spark.session.settings import apply_settings, with_settings
 from holdfast.spark.sinks.base import Sink
 from holdfast.spark.sinks.plans import stored_query_id
@@ -70,7 +71,8 @@ class Job:
     `tolerated_failures`: how many times in a row a failed query is started again from the same checkpoint without
     having committed anything new, before `run` gives up with the cause. A worker that could not be started, or died, is no
     such failure: while `run` or `wait` watches, the query is started again up to three times. `retained_batches`: how many
-    micro-batches one can go back. `progress`: whether to show what the job does while it runs.
+    micro-batches one can go back. `memory_budget_bytes`: how much state a Python worker keeps between micro-batches, of all
+    steps together, in place of what the session says. `progress`: whether to show what the job does while it runs.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Job:
         trigger: Any = None,
         tolerated_failures: int = 0,
         retained_batches: int | None = None,
+        memory_budget_bytes: int | None = None,
         progress: bool = True,
     ) -> None:
         self.name = name
@@ -88,6 +91,7 @@ class Job:
         self._trigger = read_trigger(trigger)
         self._tolerated_failures = tolerated_failures
         self._retained_batches = retained_batches
+        self._memory_budget_bytes = memory_budget_bytes
         self._writes: list[tuple[DataFrame, Sink]] = []
         self._progress = Progress(name, enabled=progress)
         self._presence: Presence | None = None
@@ -99,7 +103,7 @@ class Job:
         self._worker_failures = Streak()
         self._told: StreamingQuery | None = None
         """The query whose failure has been raised."""
-        problems = [*_problems(name, tolerated_failures, retained_batches)]
+        problems = [*_problems(name, tolerated_failures, retained_batches, memory_budget_bytes)]
         if problems:
             raise InvalidStep(str(name), problems)
 
@@ -273,7 +277,8 @@ class Job:
         writer = frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
         writer = self._triggered(writer.outputMode("append"))
         self._handler = handler = Handler(self._life, presence, checkpoint, sinks, self._batches_max())
-        with self._settings(spark, checkpoint, steps), rebuilding(spark):
+        budget = None if self._memory_budget_bytes is None else str(self._memory_budget_bytes)
+        with self._settings(spark, checkpoint, steps), rebuilding(spark), local_property(spark, MEMORY_BUDGET, budget):
             query: StreamingQuery = writer.foreachBatch(handler).start()
         handler.query_id.set(str(query.id))
         return query
@@ -480,13 +485,15 @@ class Job:
         return with_settings(spark, wanted)
 
 
-def _problems(name: Any, tolerated_failures: Any, retained_batches: Any) -> Iterator[str]:
+def _problems(name: Any, tolerated_failures: Any, retained_batches: Any, budget: Any) -> Iterator[str]:
     if not isinstance(name, str) or not name:
         yield f"The name of a job is {name!r}; it must be a text."
     if type(tolerated_failures) is not int or tolerated_failures < 0:
         yield f"tolerated_failures is {tolerated_failures!r}; it must be a whole number from 0 on."
     if retained_batches is not None and (type(retained_batches) is not int or retained_batches < 1):
         yield f"retained_batches is {retained_batches!r}; it must be a whole number from 1 on."
+    if budget is not None and (type(budget) is not int or budget < 0):
+        yield f"memory_budget_bytes is {budget!r}; it must be a number of bytes."
 
 
 def _unique_steps(job: str, frames: list[DataFrame]) -> list[Any]:

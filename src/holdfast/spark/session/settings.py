@@ -14,20 +14,18 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from holdfast.errors import HoldfastError
 from holdfast.spark.session.checkpoint_files import local_file_settings
 from holdfast.spark.session.home import lean_home
+from holdfast.spark.session.properties import MEMORY_BUDGET
 
-__all__ = ["MEMORY_BUDGET", "REQUIRED", "SETTINGS", "apply_settings", "memory_budget_bytes", "session", "with_settings"]
+__all__ = ["REQUIRED", "SETTINGS", "apply_settings", "memory_budget_bytes", "session", "with_settings"]
 
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
-MEMORY_BUDGET = "spark.holdfast.memoryBudgetBytes"
-"""Bounds what a Python worker keeps of state between micro-batches, of all its steps together."""
 _MEMORY_BUDGET_BYTES = 2 << 30
 
 _settings_turn = threading.RLock()
@@ -79,8 +77,17 @@ _LOCAL: dict[str, str] = {
 }
 
 
-def session(name: str = "holdfast", *, cores: int | None = None, config: Mapping[str, Any] | None = None) -> SparkSession:
+def session(
+    name: str = "holdfast",
+    *,
+    cores: int | None = None,
+    memory_budget_bytes: int | None = None,
+    config: Mapping[str, object] | None = None,
+) -> SparkSession:
     """A local session with all settings: `cores` of this machine, as many shuffle partitions, nothing on the network.
+
+    `memory_budget_bytes` bounds the state that a Python worker keeps between micro-batches, of all its steps together; what
+    is not kept is read again when it is needed.
 
     A session that is already running is given the settings that can still be set.
     """
@@ -93,6 +100,8 @@ def session(name: str = "holdfast", *, cores: int | None = None, config: Mapping
     settings = {**SETTINGS, **_LOCAL, **local_file_settings(), "spark.sql.shuffle.partitions": str(cores)}
     if _BATCH_ROWS in given:
         del settings[_BATCH_BYTES]
+    if memory_budget_bytes is not None:
+        settings[MEMORY_BUDGET] = str(memory_budget_bytes)
     settings |= given
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     settings[_JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={log4j} {settings.get(_JAVA_OPTIONS, '')}".strip()

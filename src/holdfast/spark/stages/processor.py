@@ -28,6 +28,7 @@ from holdfast.errors import CorruptState, HoldfastError
 from holdfast.model.time.timestamps import MIN_TIMESTAMP
 from holdfast.model.windows.ready import GlobalWindow
 from holdfast.spark.errors.transport import carried
+from holdfast.spark.session.properties import MEMORY_BUDGET, task_property
 from holdfast.spark.stages.clock import spark_now_micros
 from holdfast.spark.stages.operator import Operator, by_value
 from holdfast.spark.stages.plan import StepPlan
@@ -123,9 +124,14 @@ class KeyGroupProcessor:
             if isinstance(error, HoldfastError):
                 error.within(step=self._plan.name, micro_batch=batch)
             raise
-        WORKER.used(query, loaded, label)
+        WORKER.used(query, loaded, label, self._budget())
         self._metrics.add(metrics)
         return rows
+
+    def _budget(self) -> int:
+        """What the job says, else what the session said when the step was built."""
+        given = task_property(MEMORY_BUDGET)
+        return self._plan.memory_budget_bytes if given is None else int(given)
 
     def _clocks(self, times: Any) -> Clocks:
         """The clocks of this micro-batch. Spark's watermark is 0 as long as there is none."""

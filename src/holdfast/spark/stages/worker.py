@@ -49,6 +49,8 @@ class Worker:
         self._manifests: dict[Hashable, bytes | None] = {}
         """By which manifest each key group was read."""
         self._sizes: dict[Hashable, int] = {}
+        self._budgets: OrderedDict[str, int] = OrderedDict()
+        """By query, those that ran last at the end."""
         self._frozen = _FREEZE_BYTES_MIN
 
     def step(self, plan: StepPlan, query: str) -> Loaded:
@@ -92,11 +94,15 @@ class Worker:
         self._manifests[name] = manifest
         return backend
 
-    def used(self, query: str, loaded: Loaded, label: int) -> None:
-        """Notes the size of a key group after a bundle, and keeps the budget."""
+    def used(self, query: str, loaded: Loaded, label: int, budget: int) -> None:
+        """Notes the size of a key group after a bundle, and keeps the worker's budget: the largest that a query gave."""
         name = (query, loaded.plan.digest, label)
         self._sizes[name] = self._groups[name].memory_bytes
-        budget = loaded.plan.memory_budget_bytes
+        self._budgets[query] = budget
+        self._budgets.move_to_end(query)
+        while len(self._budgets) > _STEPS_MAX:
+            self._budgets.popitem(last=False)
+        budget = max(self._budgets.values())
         total = sum(self._sizes.values())
         while total > budget and len(self._groups) > 1:
             evicted, backend = self._groups.popitem(last=False)

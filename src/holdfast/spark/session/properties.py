@@ -1,0 +1,34 @@
+"""What a thread tells the tasks of everything it starts: Spark's local properties."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+__all__ = ["MEMORY_BUDGET", "local_property", "task_property"]
+
+MEMORY_BUDGET = "spark.holdfast.memoryBudgetBytes"
+"""How much state a Python worker keeps between micro-batches: a setting of the session, and a property of a job's tasks."""
+
+
+@contextlib.contextmanager
+def local_property(spark: SparkSession, name: str, value: str | None) -> Iterator[None]:
+    """Sets a property for what this thread starts in here; None leaves it as it is."""
+    context = spark.sparkContext
+    before = context.getLocalProperty(name)
+    if value is not None:
+        context.setLocalProperty(name, value)
+    try:
+        yield
+    finally:
+        if value is not None:
+            context.setLocalProperty(name, before)  # type: ignore[arg-type]
+
+
+def task_property(name: str) -> str | None:
+    """The property in a task; None if it was not set, or outside of tasks."""
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
