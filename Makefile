@@ -24,6 +24,7 @@ check: $(READY) ## lint, format and types, without tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --config-file tests/mypy.ini
 
 format: $(READY) ## format the code
 	@$(BIN)/ruff check --fix .

@@ -310,7 +310,7 @@ def test_crashes_leave_no_trace_in_the_log(case, crashes):
             requires_time_sorted_input=case.time_sorted,
         )
         options = HeapOptions(deltas_max=2, segment_bytes_max=200)
-        runtime = MemoryRuntime(lambda step=step: step, 2, HeapBackends(options))
+        runtime = MemoryRuntime(lambda step=step: step, 2, HeapBackends(options))  # type: ignore[misc]
         for event in stream_of(case.events, crashing).events:
             runtime.play(event)
         tokens.append([Head.decode(store.get(HEAD)).token for store in runtime.stores])
@@ -370,7 +370,7 @@ def test_a_window_that_holds_nothing_does_not_expire(values, deltas_max):
     for crashes in ([], range(len(events) + 1)):
         step = build_step(Sparse(), windowing=FixedWindows(10))
         options = HeapOptions(deltas_max=deltas_max)
-        runtime = MemoryRuntime(lambda step=step: step, 1, HeapBackends(options))
+        runtime = MemoryRuntime(lambda step=step: step, 1, HeapBackends(options))  # type: ignore[misc]
         for event in stream_of(events, set(crashes)).events:
             runtime.play(event)
         assert runtime.metrics.windows_expired == 0
