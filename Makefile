@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench clean
+.PHONY: help demo test test-all test-faults check format coverage docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,14 +20,24 @@ test: $(READY) check ## run every test
 test-all: $(READY) check ## run them at full length: every contract test on Spark, hundreds of stops; hours
 	@HOLDFAST_CONTRACT=all HOLDFAST_STOPS=60 HOLDFAST_FAULT_SEED=1,2,3 $(BIN)/python -m pytest -n 2 --dist loadfile
 
+test-faults: $(READY) ## run the crash tests alone, with the seeds in HOLDFAST_FAULT_SEED
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/fault
+
 check: $(READY) ## lint, format and types, without tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --config-file tests/mypy.ini
 
 format: $(READY) ## format the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+coverage: $(READY) ## measure what the tests without Spark cover of model and engine; below the floor it fails
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov -k "not spark-" tests/unit tests/property tests/contract
+
+docs: $(READY) ## build the guides and the API reference as HTML, into build/docs
+	@$(BIN)/python scripts/build_docs.py
 
 bench: $(READY) ## measure the engine beside a hand-written loop
 	@$(BIN)/python benchmarks/engine.py

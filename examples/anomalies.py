@@ -221,7 +221,7 @@ def with_side_input(
         name="models",
         key_groups=key_groups,
     )
-    both = stream.watermarked().select("user", "seen_at", "event", "amount", F.lit(None).cast(MODEL).alias("model"))
+    both = stream.df.select("user", "seen_at", "event", "amount", F.lit(None).cast(MODEL).alias("model"))
     both = both.unionByName(models.select("user", F.col("newest").alias("seen_at"), "model"), allowMissingColumns=True)
     predictions: DataFrame = hf.keyed(both, key="user", value=["event", "amount", "model"], timestamp="seen_at").par_do(
         PredictWithModel(), output=PREDICTION, key_groups=key_groups, requires_time_sorted_input=not events.isStreaming

@@ -70,7 +70,8 @@ class Run:
 
 @pytest.fixture(params=RUNTIMES, ids="-".join)
 def run(request, tmp_path):
-    return Run(*request.param, tmp_path)
+    runtime, backend = request.param
+    return Run(runtime, backend, tmp_path)
 
 
 def together(stream, elements):

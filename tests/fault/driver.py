@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 
-from ledger import OUTPUT, Ledger
+from ledger import OUTPUT, Ledger  # type: ignore[import-not-found]  # run as a script, from its own folder
 
 import holdfast as hf
 

@@ -139,7 +139,7 @@ def test_a_sink_that_evaluates_twice(seed, spark, tmp_path):
     sink = Repeated(2)
     run_plainly(ledger(spark, place), place, sink)
     for rows in sink.taken:
-        verdict = check(History(ended=True), lambda rows=rows: rows, lambda: expected_rows(files))
+        verdict = check(History(ended=True), lambda rows=rows: rows, lambda: expected_rows(files))  # type: ignore[misc]
         assert verdict.valid is True, str(verdict)
 
 

@@ -8,6 +8,7 @@ import random
 import statistics
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,9 @@ def as_you_go_by_hand(micro_batches):
 
 
 def check(rows, wanted):
-    got = sorted((r.event, r.user, r.seen_at, r.expected, r.score, r.learnt_from, r.known_until) for r in rows)
+    got: list[tuple[Any, ...]] = sorted(
+        (r.event, r.user, r.seen_at, r.expected, r.score, r.learnt_from, r.known_until) for r in rows
+    )
     got = [tuple(v.astimezone(UTC) if isinstance(v, datetime.datetime) else v for v in values) for values in got]
     wanted = sorted(wanted)
     exact = [0, 1, 2, 5, 6]

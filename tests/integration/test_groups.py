@@ -99,7 +99,7 @@ def test_a_batch_has_an_end(spark):
 def test_all_that_is_wrong_is_told_at_once(spark):
     df = spark.createDataFrame([("ann", "login")], "user string, action string")
     with pytest.raises(hf.InvalidStep) as caught:
-        hf.keyed(df, key="user", value="action").flat_map_groups_with_state(lambda key: None, timeout="soon")
+        hf.keyed(df, key="user", value="action").flat_map_groups_with_state(lambda key: None, timeout="soon")  # type: ignore[misc]
     assert "No schema of the main output" in str(caught.value)
     assert "timeout is 'soon'" in str(caught.value)
     assert "(key, values, state)" in str(caught.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import holdfast as hf
@@ -60,7 +62,9 @@ def test_hot_and_heavy_keys(feed, tmp_path):
 def test_over_a_batch(spark, policy):
     df = spark.createDataFrame([("a", "1"), ("a", "2"), ("b", "3")], ROWS)
     limits = hf.Limits(max_bag_size=1, policy=policy)
-    limited = hf.keyed(df, key="k", value="v").par_do(Remember(), output="k string, n int", limits=limits, key_groups=1)
+    outputs = {"over_limit": None} if limits.diverts else None
+    keyed = hf.keyed(df, key="k", value="v")
+    limited: Any = keyed.par_do(Remember(), output="k string, n int", outputs=outputs, limits=limits, key_groups=1)
     if policy == "fail":
         with pytest.raises(Exception, match="The bag 'texts' of a key has 2 elements"):
             limited.collect()

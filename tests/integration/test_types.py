@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from integration.functions import Count, Echo, Yields
 UTC = datetime.timezone.utc
 
 # Type, two different values, and how Python sees them (None: as they are).
-TYPES = [
+TYPES: list[Any] = [
     ("string", "a", "ü"),
     ("tinyint", 1, -1),
     ("smallint", 300, -300),
@@ -32,7 +33,7 @@ TYPES = [
     ("array<int>", [1, 2], []),
     ("struct<x:int,y:string>", (1, "a"), (2, None)),
 ]
-VALUE_ONLY = [
+VALUE_ONLY: list[Any] = [
     ("map<string,int>", {"a": 1}, {}),
     ("array<struct<x:int,m:map<string,double>>>", [(1, {"a": 0.5})], [(2, None)]),
 ]
@@ -265,4 +266,4 @@ def test_a_join_gives_back_the_times_it_got(spark):
 
 def test_a_watermark_is_never_less_than_was_asked_for(feed):
     stream = hf.keyed(feed("k string, at timestamp").df, key="k", timestamp="at", watermark=0.0015)
-    assert "0.002 seconds" in plan_text(stream.watermarked())
+    assert "0.002 seconds" in plan_text(stream.df)

@@ -41,16 +41,18 @@ def _cells(windows, emitted, watermark):
         by_kind: dict[str, int] = {}
         for amount in amounts:
             by_kind[f"kind {amount % 3}"] = by_kind.get(f"kind {amount % 3}", 0) + 1
-        place = ("everything", card, start)
-        cells[(*place, "count")] = len(held)
-        cells[(*place, "amounts")] = amounts
-        cells[(*place, "kinds")] = sorted({f"kind {amount % 3}" for amount in amounts})
-        cells[(*place, "by_kind")] = by_kind
-        cells[(*place, "times")] = sorted(held, key=lambda pair: pair[0])
-        cells[(*place, "total")] = sum(amounts)
+        kept = {
+            "count": len(held),
+            "amounts": amounts,
+            "kinds": sorted({f"kind {amount % 3}" for amount in amounts}),
+            "by_kind": by_kind,
+            "times": sorted(held, key=lambda pair: pair[0]),
+            "total": sum(amounts),
+        }
         due = held[-1][0] + 300
         if due > watermark:
-            cells[(*place, "due")] = due
+            kept["due"] = due
+        cells.update({("everything", card, start, name): value for name, value in kept.items()})
     for card, total in emitted.items():
         cells[("running", card, None, "total")] = total
     return cells

@@ -9,8 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
-from holdfast.ops import read_state, show_state, state_history, summarise, verify_checkpoint
-from holdfast.ops.move import rescale
+from holdfast.ops import read_state, rescale, show_state, state_history, summarise, verify_checkpoint
 
 from .shared import BATCHES, copied, payments
 

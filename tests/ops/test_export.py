@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +24,7 @@ from .trees import checksums
 @pytest.fixture(scope="module")
 def payments(spark, tmp_path_factory):
     """A job that has run for three micro-batches, its export, and what it gave for three more."""
-    made = Payments(spark, tmp_path_factory.mktemp("payments"))
+    made: Any = Payments(spark, tmp_path_factory.mktemp("payments"))
     made.add(0, 1, 2)
     made.run()
     made.export = str(made.folder / "export")

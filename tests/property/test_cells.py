@@ -731,11 +731,11 @@ def live_and_read_back(spec: StateSpec, *bundles: Callable[[Any], None]) -> tupl
     return exact(worker.table.reveal("k")), exact(fresh.table.reveal("k"))
 
 
-def puts(*names: Any) -> Callable[[Any], None]:
+def puts(*names: Any) -> Callable[[Any], Any]:
     return lambda cell: [cell.put(name, 0) for name in names] and None
 
 
-def adds(*values: Any) -> Callable[[Any], None]:
+def adds(*values: Any) -> Callable[[Any], Any]:
     return lambda cell: [cell.add(value) for value in values] and None
 
 

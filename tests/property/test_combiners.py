@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import operator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +41,7 @@ def only_numbers(result):
     return None if result != result else result
 
 
-ORACLES = {
+ORACLES: dict[str, Any] = {
     "sum": (CombineFn.maybe_from_callable(sum), sum),
     "Sum": (Sum(), sum),
     "Count": (Count(), len),

@@ -313,7 +313,7 @@ def test_crashes_leave_no_trace_in_the_log(case, crashes):
             ),
         )
         options = HeapOptions(deltas_max=2, segment_bytes_max=200)
-        runtime = MemoryRuntime(lambda step=step: step, StepOptions(key_groups=2, backend=HeapBackends(options)))
+        runtime = MemoryRuntime(lambda step=step: step, StepOptions(key_groups=2, backend=HeapBackends(options)))  # type: ignore[misc]
         for event in stream_of(case.events, crashing).events:
             runtime.play(event)
         tokens.append([Head.decode(store.get(HEAD)).token for store in runtime.stores])
@@ -373,7 +373,7 @@ def test_a_window_that_holds_nothing_does_not_expire(values, deltas_max):
     for crashes in ([], range(len(events) + 1)):
         step = build_step(Sparse(), StepOptions(windowing=FixedWindows(10)))
         options = HeapOptions(deltas_max=deltas_max)
-        runtime = MemoryRuntime(lambda step=step: step, StepOptions(backend=HeapBackends(options)))
+        runtime = MemoryRuntime(lambda step=step: step, StepOptions(backend=HeapBackends(options)))  # type: ignore[misc]
         for event in stream_of(events, set(crashes)).events:
             runtime.play(event)
         assert runtime.metrics.windows_expired == 0

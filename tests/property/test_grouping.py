@@ -377,7 +377,7 @@ FIELDS = {
     "of": Max("of"),
 }
 INT64 = pa.int64()
-CASES = {
+CASES: dict[str, Any] = {
     "text-ints": (Shape((pa.string(),), ("v",), (INT64,), False), TEXT_KEYS, st.tuples(SMALL), BARE),
     "number-large": (Shape((INT64,), ("v",), (INT64,), False), NUMBER_KEYS, st.tuples(LARGE), BARE),
     "pair-fields": (

@@ -95,10 +95,11 @@ CHANGES = st.lists(
 
 def change(state: KeyGroupState, changes: list[Any]) -> None:
     focus = Focus()
-    total, bag, names = (make_cell(spec, focus, None) for spec in LAYOUT.cells)
+    cells: list[Any] = [make_cell(spec, focus, None) for spec in LAYOUT.cells]
+    total, bag, names = cells
     for verb, place, key, name, number in changes:
         window = state.window(WINDOWS[place])
-        for cell, table in zip((total, bag, names), window.tables, strict=False):
+        for cell, table in zip(cells, window.tables, strict=False):
             cell.attach(table)
         focus.key = key
         if verb == "write":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,7 +103,7 @@ def test_sessions_are_runs_closer_than_the_gap(timestamps, gap, random):
     expected = {(run[0], run[-1] + gap) for run in runs}
 
     window_fn = Sessions(micros(gap))
-    windows = set()
+    windows: set[Any] = set()
     for t in timestamps:
         windows.update(window_fn.assign(WindowFn.AssignContext(Timestamp(micros=t))))
     shuffled = sorted(windows)

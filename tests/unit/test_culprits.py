@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sqlite3
 import threading
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,7 @@ def test_what_refers_to_its_owner_is_not_at_fault():
 def test_a_slot():
     class Slotted:
         __slots__ = ("lock",)
+        lock: Any
 
     slotted = Slotted()
     slotted.lock = threading.Lock()
@@ -108,7 +110,7 @@ def test_a_variable_around_a_method():
 
 def test_a_global():
     source = "class Enrich(hf.DoFn):\n    def process(self, element):\n        return [CLIENT for _ in element]\n"
-    names = {"hf": hf, "CLIENT": Client(), "__name__": "__main__"}
+    names: dict[str, Any] = {"hf": hf, "CLIENT": Client(), "__name__": "__main__"}
     exec(source, names)
     assert problem(names["Enrich"]()).startswith("CLIENT.pool['first'][0] (a global that Enrich.process uses) is a")
 
@@ -124,7 +126,8 @@ def test_a_default():
 def test_a_partial_and_a_bound_method():
     fn = enrich(fetch=functools.partial(print, 1, file=LOCK))
     assert problem(fn).startswith("Enrich.fetch.keywords['file'] is a _thread.lock")
-    assert problem(enrich(get=Client().__init__)).startswith("Enrich.get.pool['first'][0] is a _thread.lock")
+    client: Any = Client()
+    assert problem(enrich(get=client.__init__)).startswith("Enrich.get.pool['first'][0] is a _thread.lock")
 
 
 class Model(hf.CombineFn):
@@ -200,7 +203,7 @@ def test_a_coder_an_upgrade_a_window_function_and_a_trigger():
         def assign(self, context):
             return []
 
-    trigger = hf.AfterCount(3)
+    trigger: Any = hf.AfterCount(3)
     trigger.lock = threading.Lock()
     found = problems(Enrich(), windowing=Days(), trigger=trigger)
     assert [text.partition(" is ")[0] for text in found] == [

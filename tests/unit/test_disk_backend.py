@@ -457,7 +457,7 @@ print(out.stores[0].committed["head"].hex())
 
 
 def test_the_same_bundles_give_the_same_bytes_in_any_process():
-    def head(seed: str) -> str:
+    def head(seed: str) -> bytes:
         environment = os.environ | {"PYTHONHASHSEED": seed}
         return subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, check=True).stdout
 

@@ -318,7 +318,7 @@ def is_plain(statement):
         return isinstance(statement.value, ast.Constant) and isinstance(statement.value.value, str)
     if not isinstance(statement, ast.Assign) or not all(isinstance(target, ast.Name) for target in statement.targets):
         return False
-    if [target.id for target in statement.targets] == ["__all__"]:
+    if [ast.unparse(target) for target in statement.targets] == ["__all__"]:
         return isinstance(statement.value, ast.List) and all(isinstance(e, ast.Constant) for e in statement.value.elts)
     return isinstance(statement.value, (ast.Name, ast.Attribute))
 

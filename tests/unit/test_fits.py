@@ -8,7 +8,7 @@ import decimal
 import enum
 import math
 from collections import OrderedDict, deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -187,7 +187,7 @@ STRUCT = {"x": 1, "y": "a"}
 STRUCTS = dict.fromkeys(("dict", "(1, 'a')", "named tuple", "swapped", "Row", "dataclass"), STRUCT)
 
 # The type of a column, and what each value becomes in it; all values that are not named here are refused.
-FITS = {
+FITS: dict[str, Any] = {
     "tinyint": (pa.int8(), WHOLE),
     "smallint": (pa.int16(), WHOLE | {"300": 300}),
     "int": (pa.int32(), WHOLE | {"300": 300}),
@@ -347,6 +347,8 @@ class TestTimes:
         class Nowhere(datetime.tzinfo):
             def utcoffset(self, when):
                 return None
+
+            tzname = dst = utcoffset
 
         with pytest.raises(hf.OutputError):
             written(self.KIND, NAIVE.replace(tzinfo=Nowhere()))

@@ -177,7 +177,7 @@ def fill(name: str, cell: Any, bundle: int) -> None:
 
 HONEST = honest_sections()
 BLOCKS = sorted({part for section in HONEST for part in (section.keys, *section.columns)})
-STRANGE = [[[1]], [{}], [None], [b"x"], [1.5], [True], [(1.5,)], [([],)], [set()], [2**70], ["\ud800"], []]
+STRANGE: list[list[Any]] = [[[1]], [{}], [None], [b"x"], [1.5], [True], [(1.5,)], [([],)], [set()], [2**70], ["\ud800"], []]
 STRANGE_BLOCKS = [bytes((5,)) + ormsgpack.packb(v) for v in ([[1]], [{}], [None], [b"x"], [1.5], [], ["a", "a"])]
 STRANGE_BLOCKS += [PlainCoder().encode_block([PlainCoder().freeze(item) for item in items]) for items in STRANGE]
 PARTS = st.one_of(st.sampled_from(BLOCKS), st.sampled_from(STRANGE_BLOCKS), st.binary(max_size=20))

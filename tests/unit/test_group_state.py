@@ -24,7 +24,7 @@ def nothing(key, values, state):
 class TestDeclaration:
     def test_all_that_is_wrong_is_told_at_once(self):
         with pytest.raises(hf.InvalidStep) as caught:
-            run(hf.FlatMapGroupsWithState(lambda key, values: 1, timeout="soon", state_coder=3), ONE, key_groups=0)
+            run(hf.FlatMapGroupsWithState(lambda key, values: 1, timeout="soon", state_coder=3), ONE, key_groups=0)  # type: ignore[misc]
         text = str(caught.value)
         assert "cannot be called with (key, values, state)" in text
         assert "timeout is 'soon'; it can be None, 'processing_time' or 'event_time'" in text

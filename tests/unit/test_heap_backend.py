@@ -60,7 +60,7 @@ class CountingStore(MemoryStore):
 def write(backend: HeapBackend, store: MemoryStore, **values: Any) -> Any:
     """A bundle that writes these values under these keys."""
     state = backend.open(store)
-    cell = make_cell(LAYOUT.cells[0], focus := Focus(), None)
+    cell: Any = make_cell(LAYOUT.cells[0], focus := Focus(), None)
     cell.attach(state.window(GlobalWindow()).tables[0])
     for focus.key, value in values.items():
         cell.write(value)
@@ -71,7 +71,7 @@ def write(backend: HeapBackend, store: MemoryStore, **values: Any) -> Any:
 
 def append(backend: HeapBackend, store: MemoryStore, key: str, value: Any) -> Any:
     state = backend.open(store)
-    cell = make_cell(LAYOUT.cells[1], focus := Focus(), None)
+    cell: Any = make_cell(LAYOUT.cells[1], focus := Focus(), None)
     cell.attach(state.window(GlobalWindow()).tables[1])
     focus.key = key
     cell.add(value)
@@ -199,7 +199,7 @@ def test_a_snapshot_is_cut_into_segments():
     options = HeapOptions(deltas_max=0, segment_bytes_max=500)
     backend, store = HeapBackend(Layout(build_step(Kept(), StepOptions(windowing=FixedWindows(10)))), options), MemoryStore()
     state = backend.open(store)
-    cell = make_cell(LAYOUT.cells[0], focus := Focus(), None)
+    cell: Any = make_cell(LAYOUT.cells[0], focus := Focus(), None)
     focus.key = "k"
     for start in range(0, 200, 10):
         cell.attach(state.window(IntervalWindow(start, start + 10)).tables[0])

@@ -48,7 +48,8 @@ def runtime_of(fn: hf.DoFn, **options: Any) -> MemoryRuntime:
 
 def state_of(runtime: MemoryRuntime) -> KeyGroupState:
     """What the worker has in memory."""
-    return runtime._worker.backends[0]._state
+    backend: Any = runtime._worker.backends[0]
+    return backend._state
 
 
 def feed(runtime: MemoryRuntime, *elements: Any, time: float = 0) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import holdfast as hf
@@ -76,7 +78,8 @@ def test_the_measure(spec, values, size):
     """The same before and after a trip through the log."""
     focus = Focus()
     focus.key = "k"
-    table, cell = make_table(spec), make_cell(spec, focus, None)
+    table = make_table(spec)
+    cell: Any = make_cell(spec, focus, None)
     cell.attach(table)
     for value in values:
         if spec.kind == "map":

@@ -201,8 +201,14 @@ def test_cells_with_a_time_to_live_and_limits_count(group):
 
 
 def test_nothing_is_measured_while_little_changes(group, monkeypatch):
-    measured = []
-    monkeypatch.setattr(memory, "measured", lambda state, really=memory.measured: measured.append(1) or really(state))
+    measured: list[Any] = []
+    really = memory.measured
+
+    def noting(state):
+        measured.append(state)
+        return really(state)
+
+    monkeypatch.setattr(memory, "measured", noting)
     made = group(filling("bag", *VALUES["integers"]))
     made.bundle(keys(5_000, 10))
     assert made.backend.memory_bytes == made.backend.memory_bytes

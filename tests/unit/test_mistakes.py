@@ -256,12 +256,12 @@ class TestPicklesThatNoWorkerCanRead:
         return Fit()
 
     def test_of_a_cell(self, model):
-        told = only_problem(self.make(hf.PickleCoder(), hf.ValueState[model]))
+        told = only_problem(self.make(hf.PickleCoder(), hf.ValueState[model]))  # type: ignore[valid-type]
         assert told.startswith(
             "process declares the values of ValueStateSpec(model) to be Model and stored with PickleCoder"
         )
         assert "CloudpickleCoder()" in told
-        listed = self.make(hf.ListCoder(hf.PickleCoder()), hf.ValueState[list[model]])
+        listed = self.make(hf.ListCoder(hf.PickleCoder()), hf.ValueState[list[model]])  # type: ignore[valid-type]
         assert only_problem(listed).startswith("process declares the values")
 
     def test_of_accumulators(self, model):
@@ -274,5 +274,5 @@ class TestPicklesThatNoWorkerCanRead:
         assert next(spec.problems()).startswith("The accumulators of the cell 'model' are declared to be Model")
 
     def test_other_coders_and_classes_are_fine(self, model):
-        build_step(self.make(hf.CloudpickleCoder(), hf.ValueState[model]))
+        build_step(self.make(hf.CloudpickleCoder(), hf.ValueState[model]))  # type: ignore[valid-type]
         build_step(self.make(hf.PickleCoder(), hf.ValueState[dict]))

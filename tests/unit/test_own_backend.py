@@ -7,6 +7,7 @@ import pickle
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -260,7 +261,7 @@ class Lasting(HeapBackend):
 class Making:
     """Makes backends of a class."""
 
-    cls: type
+    cls: Any
     by_place: bool = True
     name: str = "wrong"
 

@@ -144,6 +144,7 @@ class TestBytes:
             Coloured(5).encode_window(window)
         window_fn = Coloured(5, ColourCoder())
         again = window_fn.decode_window(window_fn.encode_window(window))
+        assert isinstance(again, ColouredWindow)
         assert (again.end, again.colour) == (5, "red")
 
     def test_a_subclass_of_interval_window_is_another_window(self):

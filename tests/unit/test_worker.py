@@ -11,6 +11,7 @@ from holdfast.engine.backends.protocol import Place
 from holdfast.engine.state.key_group import Layout
 from holdfast.model.functions.step import build_step
 from holdfast.spark.stages.worker import Worker
+from holdfast.testing.memory_store import MemoryStore
 
 
 class Count(hf.DoFn):

@@ -88,6 +88,11 @@ class KeyedStream:
         parts += [f"windows={source.windows.windowing!r}"] if source.windows.windowing is not None else []
         return f"KeyedStream({', '.join(parts)})"
 
+    @property
+    def df(self) -> DataFrame:
+        """The DataFrame, with its watermark."""
+        return self._source.watermarked()
+
     def window_into(
         self,
         window_fn: WindowFn,

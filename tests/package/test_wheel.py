@@ -1,0 +1,137 @@
+"""The wheel, as users get it: built from the sources, installed in an empty environment, and used there without Spark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src"
+# What pip says when it cannot reach the index, rather than when it does not find what it asks for there.
+NO_NETWORK = ("Failed to establish a new connection", "Temporary failure in name resolution", "Network is unreachable",
+              "Connection refused", "Connection reset", "Read timed out", "ConnectTimeoutError", "ProxyError")  # fmt: skip
+
+USE = """
+import holdfast as hf
+from holdfast.testing import TestStream, run
+
+
+class Count(hf.DoFn):
+    COUNT = hf.ValueStateSpec("count", hf.VarIntCoder())
+
+    def process(self, element, count=hf.DoFn.StateParam(COUNT)):
+        number = (count.read() or 0) + 1
+        count.write(number)
+        yield element[0], number
+
+
+stream = TestStream().add_elements([("a", 1), ("b", 1)]).crash().add_elements([("a", 1)]).advance_watermark_to_infinity()
+results = run(Count(), stream)
+print(hf.__file__)
+print(sorted(result.value for result in results))
+print(results.state("a"))
+"""
+
+
+def clean_environment() -> dict[str, str]:
+    """Nothing of this process that would let the sources in."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+def call(*command: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+
+
+def pip(python: Path | str, *words: object, folder: Path) -> None:
+    """Runs pip; skips the test if the package index cannot be reached."""
+    done = call(python, "-m", "pip", "--disable-pip-version-check", "--retries=1", "--timeout=10", *words, folder=folder)
+    said = done.stdout + done.stderr
+    if done.returncode != 0 and any(sign in said for sign in NO_NETWORK):
+        pytest.skip("The package index cannot be reached, so nothing can be installed in an empty environment.")
+    assert done.returncode == 0, said
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built from a copy, so that nothing left over from an earlier build gets into it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    copy = folder / "holdfast"
+    copy.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, copy / name)
+    shutil.copytree(SOURCES, copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", folder, copy, folder=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def empty(wheel, tmp_path_factory):
+    """An environment with the wheel and what it requires, without any extra."""
+    folder = tmp_path_factory.mktemp("empty")
+    venv.create(folder, with_pip=True)
+    pip(folder / "bin" / "python", "install", "--quiet", wheel, folder=folder)
+    return folder
+
+
+def left_out(wheel: Path, sources: Path) -> list[str]:
+    """Files of the sources that are not in the wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    files = [path for path in (sources / "holdfast").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return sorted({path.relative_to(sources).as_posix() for path in files} - packed)
+
+
+def test_every_file_of_the_sources_is_in_it(wheel):
+    assert left_out(wheel, SOURCES) == []
+
+
+@pytest.mark.parametrize("name", ["py.typed", "log4j2.properties", "startup/sitecustomize.py"])
+def test_what_is_not_imported_is_in_it_too(wheel, name):
+    with zipfile.ZipFile(wheel) as archive:
+        assert [entry for entry in archive.namelist() if entry.startswith("holdfast/") and entry.endswith(f"/{name}")]
+
+
+def test_a_file_that_was_left_out_is_noticed(wheel, tmp_path):
+    (tmp_path / "holdfast").mkdir()
+    (tmp_path / "holdfast" / "data.json").write_text("{}")
+    (tmp_path / "holdfast" / "py.typed").write_text("")
+    assert left_out(wheel, tmp_path) == ["holdfast/data.json"]
+
+
+def test_it_needs_no_spark(empty):
+    done = call(empty / "bin" / "python", "-c", "import pyspark", folder=empty)
+    assert "No module named 'pyspark'" in done.stderr
+
+
+def test_a_function_runs_in_memory(empty):
+    (empty / "use.py").write_text(USE, encoding="utf-8")
+    done = call(empty / "bin" / "python", "-W", "error", "use.py", folder=empty)
+    assert done.returncode == 0, done.stderr
+    place, values, state = done.stdout.splitlines()
+    assert Path(place).resolve().is_relative_to(empty.resolve())
+    assert values == "[('a', 1), ('a', 2), ('b', 1)]"
+    assert state == "{'count': 2}"
+
+
+@pytest.mark.xfail(reason="the command line imports Spark when it starts", strict=True)
+@pytest.mark.parametrize(("flag", "says"), [("--version", "0."), ("--help", "Usage")])
+def test_the_command_answers(empty, flag, says):
+    done = call(empty / "bin" / "holdfast", flag, folder=empty)
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
