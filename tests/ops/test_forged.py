@@ -27,11 +27,12 @@ from holdfast.ops.verify import verify_checkpoint
 from holdfast.spark.job_manifest import check_job_manifest
 from holdfast.spark.notices import read_job, read_lock, read_stop
 from holdfast.spark.registry import registered
+from tiers import examples
 
 from .forging import JSON_FILES, JUNK, ODD, forge_savepoint, forged, make_checkpoint, manifest, put, snapshot
 from .trees import checksums
 
-QUICK = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 DECLARED = contextlib.suppress(HoldfastError)
 """Around what may fail with a declared error, and with no other."""

@@ -36,8 +36,11 @@ from holdfast.model.step import build_step
 from holdfast.model.timers import TimeDomain, TimerSpec, on_timer
 from holdfast.model.windows import FixedWindows
 from holdfast.testing.memory_store import MemoryStore
+from tiers import examples
 
-SETTINGS = settings(max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(
+    max_examples=examples(40), stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 SECOND = 1_000_000
 SIZE = 10
 

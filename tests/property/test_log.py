@@ -26,8 +26,11 @@ from holdfast.model.step import build_step
 from holdfast.model.timers import TimerSpec, on_timer
 from holdfast.model.windows import FixedWindows, IntervalWindow
 from holdfast.testing.memory_store import MemoryStore
+from tiers import examples
 
-SETTINGS = settings(max_examples=250, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(
+    max_examples=examples(250), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 WINDOWS = [IntervalWindow(0, 10), IntervalWindow(10, 20)]
 
