@@ -36,7 +36,7 @@ class Tier:
 TIERS = {
     tier.name: tier
     for tier in (
-        Tier("fast", examples_percent=20, stops=1, kills_per_phase=1, fault_seeds="1"),
+        Tier("fast", examples_percent=10, stops=1, kills_per_phase=1, fault_seeds="1"),
         Tier("test", examples_percent=60, stops=4, kills_per_phase=1, fault_seeds="1"),
         Tier("all", examples_percent=1000, stops=60, kills_per_phase=2, fault_seeds="1,2,3"),
     )

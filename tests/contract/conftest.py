@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config, items):
 
     There every test runs with its elements in one bundle, and the examples also with a crash after every element; the other
     ways of feeding are for the runtime in memory. Of those on Spark, `make test` has what `_is_by_day` says, and
-    `make test-all` the rest. A backend of one's own has no limits.
+    `make test-all` the rest; `make test-fast` has the heap in memory only. A backend of one's own has no limits.
     """
     own = [item for item in items if "contract/" in item.nodeid]
     left_out = {item.nodeid for item in own if _is_left_out(item.nodeid)}
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(config, items):
     for item in own:
         if "spark-" in item.nodeid and not _is_by_day(item.nodeid):
             item.add_marker("night")
-        if "spark-" in item.nodeid or "-example" in item.nodeid:
+        if "run" in item.fixturenames and "memory-heap" not in item.nodeid:
             item.add_marker("slow")
 
 

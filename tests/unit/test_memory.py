@@ -17,6 +17,9 @@ from holdfast.engine.state import Layout
 from holdfast.model.step import build_step
 from holdfast.testing.memory_store import MemoryStore
 
+# Under tracemalloc everything is several times slower.
+pytestmark = pytest.mark.slow
+
 SPECS: dict[str, Any] = {
     "value": hf.ValueStateSpec,
     "bag": hf.BagStateSpec,
