@@ -26,12 +26,7 @@ def pytest_configure(config):
     tiers.enter_tier(config.getoption("--tier"))
     os.environ.setdefault("SPARK_CONF_DIR", str(_TESTS / "spark_conf"))
     if tiers.current_tier().name == "fast":
-        sys.addaudithook(_refuse_spark)
-
-
-def _refuse_spark(event, arguments):
-    if event == "subprocess.Popen" and "spark-submit" in str(arguments[1]):
-        raise RuntimeError("This test starts Spark, which the fast tier does not: mark it with @pytest.mark.slow.")
+        sys.addaudithook(tiers.refuse_spark)
 
 
 @pytest.hookimpl(trylast=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hypothesis import settings
 
-__all__ = ["TIERS", "Tier", "current_tier", "enter_tier", "examples", "is_in_tier", "marks_of_folder"]
+__all__ = ["TIERS", "Tier", "current_tier", "enter_tier", "examples", "is_in_tier", "marks_of_folder", "refuse_spark"]
 
 _VARIABLE = "HOLDFAST_TIER"
 _EXAMPLES_USUAL = 100
@@ -70,6 +70,12 @@ def is_in_tier(tier: Tier, marks: set[str]) -> bool:
     """Whether a test with these marks runs in a tier."""
     left_out = {"fast": {"slow", "night"}, "test": {"night"}, "all": set()}
     return not marks & left_out[tier.name]
+
+
+def refuse_spark(event: str, arguments: tuple[object, ...]) -> None:
+    """An audit hook for the fast tier: a test that starts Spark there fails."""
+    if event == "subprocess.Popen" and "spark-submit" in str(arguments[1]):
+        raise RuntimeError("This test starts Spark, which the fast tier does not: mark it with @pytest.mark.slow.")
 
 
 def _scaled(tier: Tier, asked: int) -> int:
