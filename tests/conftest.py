@@ -54,4 +54,5 @@ def pytest_collection_finish(session):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    return scheduling.LongestFirst(config, log)
+    """Unless another way is asked for with --dist."""
+    return scheduling.LongestFirst(config, log) if config.getoption("dist") == "load" else None
