@@ -4,24 +4,29 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Processes of tests, each with a Spark of its own.
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-faults check format coverage docs bench clean
+.PHONY: help demo test-fast test test-all test-faults check format coverage docs bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## see it work: a fraud rule over a generated stream of payments
 	@$(BIN)/python examples/demo.py
 
-test: $(READY) check ## run every test
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+test-fast: $(READY) ## run the tests that need no Spark, in under a minute
+	@$(BIN)/python -m pytest --tier fast -n auto
 
-test-all: $(READY) check ## run them at full length: every contract test on Spark, hundreds of stops; hours
-	@HOLDFAST_CONTRACT=all HOLDFAST_STOPS=60 HOLDFAST_FAULT_SEED=1,2,3 $(BIN)/python -m pytest -n 2 --dist loadfile
+test: $(READY) check ## run all that must pass before a change lands; about ten minutes
+	@$(BIN)/python -m pytest --tier test -n $(WORKERS)
+
+test-all: $(READY) check ## run everything at full length, for the night: hours
+	@$(BIN)/python -m pytest --tier all -n $(WORKERS)
 
 test-faults: $(READY) ## run the crash tests alone, with the seeds in HOLDFAST_FAULT_SEED
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/fault
+	@$(BIN)/python -m pytest --tier test -n $(WORKERS) tests/fault
 
 check: $(READY) ## lint, format and types, without tests
 	@$(BIN)/ruff check .

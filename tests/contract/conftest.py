@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 import zlib
 from pathlib import Path
@@ -18,35 +17,39 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 from sqlite_backend import SqliteBackend
 
-_EVERYTHING = os.environ.get("HOLDFAST_CONTRACT") == "all"
-
 RUNTIMES = [(runtime, backend) for runtime in ("memory", "spark") for backend in ("heap", "disk", "example")]
 
 
 def pytest_collection_modifyitems(config, items):
-    """On Spark an event costs a micro-batch, some hundred times what it costs in memory. There the examples run with a
-    crash after every element (a few of them on the other backends too), those of windows as they are, and of every other
-    test with its elements in one bundle one in fourteen, chosen by name; with HOLDFAST_CONTRACT=all all of these. A backend
-    of one's own has no limits."""
-    left_out = [item for item in items if _is_left_out(item.nodeid)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if not _is_left_out(item.nodeid)]
+    """On Spark an event costs a micro-batch, some hundred times what it costs in memory.
+
+    There every test runs with its elements in one bundle, and the examples also with a crash after every element; the other
+    ways of feeding are for the runtime in memory. Of those on Spark, `make test` has what `_is_by_day` says, and
+    `make test-all` the rest; `make test-fast` has the heap in memory only. A backend of one's own has no limits.
+    """
+    own = [item for item in items if "contract/" in item.nodeid]
+    left_out = {item.nodeid for item in own if _is_left_out(item.nodeid)}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+    items[:] = [item for item in items if item.nodeid not in left_out]
+    for item in own:
+        if "spark-" in item.nodeid and not _is_by_day(item.nodeid):
+            item.add_marker("night")
+        if "run" in item.fixturenames and "memory-heap" not in item.nodeid:
+            item.add_marker("slow")
 
 
 def _is_left_out(name):
-    if "contract/" not in name:
-        return False
     if "-example" in name and "test_limits" in name:
         return True
-    if "spark-" not in name:
-        return False
+    return "spark-" in name and "test_examples" not in name and ("apart" in name or "crashing" in name)
+
+
+def _is_by_day(name):
+    """The examples with crashes: each with the heap or another backend. Windows: all. Of every other test one in fourteen,
+    chosen by name."""
     if "test_examples" in name:
-        whole = _EVERYTHING or ("crashing" in name and "spark-heap" in name)
-        return not whole and ("crashing" not in name or not _is_one_in(4, name))
-    if "apart" in name or "crashing" in name:
-        return True
-    whole = _EVERYTHING or ("test_seed_windows" in name and "spark-heap" in name)
-    return not whole and not ("spark-heap" in name and _is_one_in(14, name))
+        return "crashing" in name and ("spark-heap" in name or _is_one_in(4, name))
+    return "spark-heap" in name and ("test_seed_windows" in name or _is_one_in(14, name))
 
 
 def _is_one_in(number, name):

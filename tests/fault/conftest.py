@@ -1,4 +1,5 @@
-"""Seeds: each test runs with every seed of HOLDFAST_FAULT_SEED (numbers with commas between), and says which."""
+"""Seeds: each test runs with every seed of HOLDFAST_FAULT_SEED (numbers with commas between), or of the tier; and says
+which."""
 
 from __future__ import annotations
 
@@ -6,14 +7,14 @@ import os
 
 import pytest
 
-from .running import Program
+from tiers import current_tier
 
-DEFAULT_SEEDS = "1"
+from .running import Program
 
 
 def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames:
-        seeds = [int(seed) for seed in os.environ.get("HOLDFAST_FAULT_SEED", DEFAULT_SEEDS).split(",")]
+        seeds = [int(seed) for seed in os.environ.get("HOLDFAST_FAULT_SEED", current_tier().fault_seeds).split(",")]
         metafunc.parametrize("seed", seeds, ids=lambda seed: f"seed{seed}", indirect=True)
 
 

@@ -2,7 +2,8 @@
 
 One checkpoint goes through many lives. Each is stopped somewhere; the next goes on. The sink notes what it is given. After
 every stop, each micro-batch that Spark holds for committed must be in the sink, whole; at the end the rows must be those
-that a plain loop over the input gives, each once. `HOLDFAST_STOPS=60` makes it as many stops for each trigger.
+that a plain loop over the input gives, each once. `HOLDFAST_STOPS=60`, or the tier, makes it as many stops for
+each trigger.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import pytest
 
 import holdfast as hf
 from holdfast.testing.spark_runtime import scripted_session
+from tiers import current_tier
 
 from .checker import History
 from .judging import finish_and_judge
 from .running import Place
 from .stream import make_files, write_files
 
-STOPS = int(os.environ.get("HOLDFAST_STOPS", "4"))
+STOPS = int(os.environ.get("HOLDFAST_STOPS", current_tier().stops))
 KEYS = 5
 ROWS = 20
 OUTPUT = "k string, v long, n long, total long"
@@ -217,7 +219,7 @@ def test_no_stop_loses_a_micro_batch_without_state(tmp_path, seed):
     play(Rig(tmp_path, stateful=False), "at once", STOPS, seed)
 
 
-@pytest.mark.skipif(STOPS < 50, reason="takes minutes: HOLDFAST_STOPS=60")
+@pytest.mark.night
 def test_no_stop_loses_a_micro_batch_on_a_busy_machine(tmp_path, seed):
     burn = "import os, time\nend = time.time() + 1800\nwhile time.time() < end and os.getppid() != 1: pass"
     burners = [subprocess.Popen([sys.executable, "-c", burn]) for _ in range(8)]
@@ -232,7 +234,7 @@ def test_no_stop_loses_a_micro_batch_on_a_busy_machine(tmp_path, seed):
 SIGNALS = ["Ctrl-C", "SIGTERM", "SIGTERM twice"]
 
 
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM", pytest.param("SIGTERM twice", marks=pytest.mark.night)])
 def test_signals_from_outside(seed, how, start, tmp_path):
     """A program with a JVM of its own. Ctrl-C at a terminal reaches all of its processes."""
     place, draw = Place(tmp_path, "sqlite"), random.Random(f"signals {how} {seed}")

@@ -70,41 +70,51 @@ class TestWhatCannotBeSent:
         assert f"The side input 'prices'['a'] {LOCK}. Give plain values" in str(raised.value)
 
 
-class TestPicklesOfTheScript:
-    SCRIPT = """
-        import holdfast as hf
+SCRIPT = """
+    import holdfast as hf
 
-        class Model:
-            pass
+    class Model:
+        pass
 
+    def fit(coder):
         class Fit(hf.DoFn):
-            MODEL = hf.ValueStateSpec("model", hf.{coder}())
+            MODEL = hf.ValueStateSpec("model", coder)
 
             def process(self, element, model=hf.DoFn.StateParam(MODEL)):
                 yield element[0], model.read() is not None and isinstance(model.read(), Model)
                 model.write(Model())
 
-        if __name__ == "__main__":
-            rows = hf.session("script", cores=1).createDataFrame([("a", 1), ("a", 2)], "k string, v int")
+        return Fit()
+
+    if __name__ == "__main__":
+        rows = hf.session("script", cores=1).createDataFrame([("a", 1), ("a", 2)], "k string, v int")
+        for coder in (hf.PickleCoder(), hf.CloudpickleCoder()):
             try:
-                found = hf.keyed(rows, key="k", value="v").par_do(Fit(), output="k string, known boolean", key_groups=1)
+                keyed = hf.keyed(rows, key="k", value="v")
+                found = keyed.par_do(fit(coder), output="k string, known boolean", key_groups=1)
                 print(sorted(tuple(row) for row in found.collect()))
             except Exception as error:
                 print(error)
-    """
+            print("---")
+"""
 
-    def run(self, tmp_path, coder):
-        script = tmp_path / "script.py"
-        script.write_text(textwrap.dedent(self.SCRIPT.replace("{coder}", coder)))
-        return subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, check=True).stdout
 
-    def test_are_refused_by_the_worker_in_our_words(self, tmp_path):
-        told = self.run(tmp_path, "PickleCoder")
-        assert "the class Model is of the script itself, which no worker can import" in told
-        assert "Use CloudpickleCoder()" in told
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What the script says with each of the two coders."""
+    script = tmp_path_factory.mktemp("script") / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout.split("---\n")
 
-    def test_cloudpickle_needs_no_package_and_knows_the_class_again(self, tmp_path):
-        assert self.run(tmp_path, "CloudpickleCoder") == "[('a', False), ('a', True)]\n"
+
+class TestPicklesOfTheScript:
+    def test_are_refused_by_the_worker_in_our_words(self, told):
+        assert "the class Model is of the script itself, which no worker can import" in told[0]
+        assert "Use CloudpickleCoder()" in told[0]
+
+    def test_cloudpickle_needs_no_package_and_knows_the_class_again(self, told):
+        assert told[1] == "[('a', False), ('a', True)]\n"
 
 
 class TestMistakes:

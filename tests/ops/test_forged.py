@@ -27,11 +27,12 @@ from holdfast.ops.move.restore import restore_savepoint
 from holdfast.ops.move.savepoint import create_savepoint, list_savepoints, verify_savepoint
 from holdfast.ops.move.stopping import find_running
 from holdfast.spark.job.manifest import check_job_manifest
+from tiers import examples
 
 from .forging import JSON_FILES, JUNK, ODD, forge_savepoint, forged, make_checkpoint, manifest, put, snapshot
 from .trees import checksums
 
-QUICK = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 DECLARED = contextlib.suppress(HoldfastError)
 """Around what may fail with a declared error, and with no other."""

@@ -39,6 +39,7 @@ def checkpoint(tmp_path):
 def fast(monkeypatch):
     monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.05)
     monkeypatch.setattr(locks, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(locks, "_AGAIN_SECONDS", 0.02)
 
 
 def file_of(checkpoint) -> Path:

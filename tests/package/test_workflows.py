@@ -90,7 +90,7 @@ def test_the_night_runs_everything_and_new_faults():
     assert "schedule" in nightly["on"]
     assert {"test-all", "test-faults"} <= called_targets(nightly)
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\ntest-all:")[2].partition("\n\n")[0]
-    assert "HOLDFAST_CONTRACT=all" in recipe
+    assert "--tier all" in recipe
 
 
 @pytest.mark.parametrize("name", ["bug.yml", "feature.yml"])

@@ -23,6 +23,7 @@ import holdfast as hf
 import holdfast.testing
 from holdfast.model.functions.params import Param, ParamKind
 from holdfast.testing import Results, TestStream, run
+from tiers import examples
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -202,7 +203,7 @@ def seen(results: Results) -> Any:
 
 
 @pytest.mark.parametrize("name", BY_TIME)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_an_example_gives_the_same_however_its_elements_come(name: str, data: st.DataObject) -> None:
     case = BY_TIME[name]()

@@ -45,9 +45,10 @@ from holdfast.model.state.specs import (
 from holdfast.model.time.timestamps import Timestamp
 from holdfast.model.windows.ready import GlobalWindow
 from holdfast.testing.memory_store import MemoryStore
+from tiers import examples
 
 SETTINGS = settings(
-    max_examples=100,
+    max_examples=examples(100),
     stateful_step_count=12,
     deadline=None,  # a busy machine is no failure
     suppress_health_check=[HealthCheck.too_slow],

@@ -37,8 +37,9 @@ from holdfast.model.coders import (
     VarIntCoder,
 )
 from holdfast.model.time.timestamps import Duration, Timestamp
+from tiers import examples
 
-moderate = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+moderate = settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass(frozen=True)

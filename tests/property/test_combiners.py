@@ -25,9 +25,10 @@ from holdfast.model.aggregate.combiners import (
     Top,
     ToSet,
 )
+from tiers import examples
 
 # No deadline: a busy machine is no failure.
-SETTINGS = settings(max_examples=60, deadline=None)
+SETTINGS = settings(max_examples=examples(60), deadline=None)
 NUMBERS = st.lists(st.integers(-8, 8), max_size=30)
 PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers()), max_size=20)
 

@@ -37,8 +37,11 @@ from holdfast.model.state.specs import BagStateSpec, MapStateSpec, ValueStateSpe
 from holdfast.model.time.timers import TimeDomain, TimerSpec, on_timer
 from holdfast.model.windows.ready import FixedWindows
 from holdfast.testing.memory_store import MemoryStore
+from tiers import examples
 
-SETTINGS = settings(max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(
+    max_examples=examples(40), stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 SECOND = 1_000_000
 SIZE = 10
 

@@ -44,8 +44,9 @@ from holdfast.model.windows.ready import FixedWindows, GlobalWindow, GlobalWindo
 from holdfast.model.windows.values import TimestampedValue
 from holdfast.testing import Results, TestStream, run
 from holdfast.testing.memory_runtime import DiskFiles, HeapBackends, MemoryRuntime
+from tiers import examples
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 KEYS = ["a", "b", 1, True, ("a", 2)]
 
@@ -415,7 +416,7 @@ COMES_IN_THREE_WINDOWS = Case(
 )
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=examples(30))
 @given(cases(), LIMITS, st.sets(st.integers(0, 13)))
 @example(COMES_IN_THREE_WINDOWS, Limits(max_bag_size=1, policy="evict_oldest"), set())
 def test_backends_keep_limits_alike(case, limits, crashes):
@@ -435,7 +436,7 @@ class TwoMachines(DiskFiles):
         return DiskBackend(layout, machine / f"{place.name}.sqlite", part_keys=2)
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=examples(30))
 @given(cases(), LIMITS, st.sets(st.integers(0, 13)))
 def test_a_file_that_is_behind_catches_up_with_the_limits(case, limits, crashes):
     def step() -> Any:
@@ -459,7 +460,7 @@ def test_a_file_that_is_behind_catches_up_with_the_limits(case, limits, crashes)
     assert heads[0] == heads[1]
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=examples(30))
 @given(cases(), LIMITS, st.integers(0, 12))
 def test_disk_goes_on_within_the_limits_from_what_heap_wrote(case, limits, place):
     first = case._replace(events=[event for event in case.events[:place] if event[0] != "end"])
@@ -621,7 +622,7 @@ def order(window: Any) -> tuple[int, int]:
     return (0, 0) if window == GlobalWindow() else (window.start.micros, window.end.micros)
 
 
-@settings(SETTINGS, max_examples=150)
+@settings(SETTINGS, max_examples=examples(150))
 @given(cases(sorting=False), st.sets(st.integers(0, 13)), st.integers(1, 4))
 def test_a_counter_does_what_a_plain_interpreter_does(case, crashes, key_groups):
     results = play(Tally(), case, crashes=crashes, key_groups=key_groups, outputs=["late"])

@@ -57,8 +57,9 @@ from holdfast.spark.stages.lifting import LiftedReader, Lifting, can_lift
 from holdfast.spark.types.rows import ElementReader
 from holdfast.testing import Results, TestStream, run
 from holdfast.testing.memory_store import MemoryStore
+from tiers import examples
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SECOND = 1_000_000
 MODES = st.sampled_from([AccumulationMode.DISCARDING, AccumulationMode.ACCUMULATING])
 
@@ -409,7 +410,7 @@ def bundles(keys: Any, values: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=examples(40))
 @given(data=st.data(), windowing=LIFTED_WINDOWS, lateness=st.sampled_from([0, 8]), trigger=LIFTED_TRIGGERS, mode=MODES)
 def test_lifted_elements_give_what_the_elements_give(case, data, windowing, lateness, trigger, mode):
     shape, keys, values, combiners = CASES[case]

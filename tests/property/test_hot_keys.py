@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from holdfast.engine.metrics.hot_keys import SAMPLE_MAX, SAMPLE_MIN, KeySketch, LargestKeys, sample_of
 from holdfast.engine.metrics.step import StepMetrics
+from tiers import examples
 
-SETTINGS = settings(max_examples=200, deadline=None)
+SETTINGS = settings(max_examples=examples(200), deadline=None)
 BUNDLES = st.lists(st.lists(st.integers(0, 15), max_size=60), max_size=8)
 
 

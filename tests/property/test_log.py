@@ -27,8 +27,11 @@ from holdfast.model.state.specs import BagStateSpec, MapStateSpec, ValueStateSpe
 from holdfast.model.time.timers import TimerSpec, on_timer
 from holdfast.model.windows.ready import FixedWindows, IntervalWindow
 from holdfast.testing.memory_store import MemoryStore
+from tiers import examples
 
-SETTINGS = settings(max_examples=250, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(
+    max_examples=examples(250), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 WINDOWS = [IntervalWindow(0, 10), IntervalWindow(10, 20)]
 

@@ -26,8 +26,11 @@ from holdfast.model.time.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duratio
 from holdfast.model.windows.ready import FixedWindows, GlobalWindow, GlobalWindows, SlidingWindows, WindowFn
 from holdfast.testing.memory_runtime import HeapBackends, MemoryRuntime
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash
+from tiers import examples
 
-SETTINGS = settings(max_examples=120, stateful_step_count=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(
+    max_examples=examples(120), stateful_step_count=10, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 KEYS = ["a", 1, True]
 TAGS = ["", "x", "y"]
@@ -387,7 +390,7 @@ PLAIN_KEYS = st.one_of(
 )
 
 
-@settings(SETTINGS, max_examples=200)
+@settings(SETTINGS, max_examples=examples(200))
 @given(st.lists(PLAIN_KEYS, max_size=8), st.data())
 def test_the_order_of_two_slots_does_not_depend_on_what_else_is_sorted(keys, data):
     slots = list({(type(slot).__name__, slot): slot for slot in map(slot_of, keys)}.values())
@@ -410,7 +413,7 @@ STEPS = st.lists(
 )
 
 
-@settings(SETTINGS, max_examples=300)
+@settings(SETTINGS, max_examples=examples(300))
 @given(STEPS, st.sampled_from([0, 1, 100]), st.booleans())
 def test_an_index_gives_each_entry_once_at_the_earliest_time_entered(steps, traces_min, looks):
     index = TimerIndex()

@@ -29,8 +29,9 @@ from holdfast.model.state.specs import BagStateSpec, ValueStateSpec
 from holdfast.model.state.ttl import Ttl
 from holdfast.model.time.timestamps import MIN_TIMESTAMP
 from holdfast.testing.memory_store import MemoryStore
+from tiers import examples
 
-SETTINGS = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TTL = 20_000_000
 """In microseconds: a lump is 78,125 of them."""
 NEVER = MIN_TIMESTAMP.micros
@@ -194,7 +195,7 @@ def test_the_heap_does_what_a_dict_does_in_any_worker(ttl, script):
     assert play(ttl, script, None, fresh=False) == play(ttl, script, None, fresh=True)
 
 
-@settings(SETTINGS, max_examples=25)
+@settings(SETTINGS, max_examples=examples(25))
 @given(ttls, bundles)
 def test_the_disk_does_what_a_dict_does_in_any_worker(ttl, script):
     with tempfile.TemporaryDirectory() as folder:

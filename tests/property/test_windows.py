@@ -18,9 +18,10 @@ from holdfast.model.windows.ready import (
     window_from_bytes,
     window_to_bytes,
 )
+from tiers import examples
 
 # No deadline: a busy machine is no failure.
-SETTINGS = settings(max_examples=100, deadline=None)
+SETTINGS = settings(max_examples=examples(100), deadline=None)
 SMALL = st.integers(-60, 60)
 SPAN = st.integers(1, 20)
 WIDE = st.integers(-(10**17), 10**17)

@@ -23,6 +23,7 @@ from holdfast.errors import CoderError, CorruptState, HoldfastError
 from holdfast.model.coders import PlainCoder
 from holdfast.model.functions.step import build_step
 from holdfast.model.windows.ready import GlobalWindow
+from tiers import examples
 
 PARENT = bytes(16)
 
@@ -183,7 +184,7 @@ STRANGE_BLOCKS += [PlainCoder().encode_block([PlainCoder().freeze(item) for item
 PARTS = st.one_of(st.sampled_from(BLOCKS), st.sampled_from(STRANGE_BLOCKS), st.binary(max_size=20))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.lists(st.sampled_from(range(len(HONEST))), max_size=4), st.data())
 def test_sections_of_another_state_are_applied_or_refused_with_a_declared_error(before, data):
     state = KeyGroupState(LAYOUT)
@@ -220,7 +221,7 @@ def test_what_can_be_no_slot_is_not_taken_for_one(value):
         decode_slots(bytes((5,)) + ormsgpack.packb([1.5]))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.one_of(st.binary(max_size=12), st.tuples(st.sampled_from([b"S", b"I", b"E", b"P"]), st.binary(max_size=12))))
 def test_any_bytes_are_a_key_or_a_declared_error(data):
     data = data if isinstance(data, bytes) else b"".join(data)

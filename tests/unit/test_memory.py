@@ -19,6 +19,9 @@ from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.step import build_step
 from holdfast.testing.memory_store import MemoryStore
 
+# Under tracemalloc everything is several times slower.
+pytestmark = pytest.mark.slow
+
 SPECS: dict[str, Any] = {
     "value": hf.ValueStateSpec,
     "bag": hf.BagStateSpec,

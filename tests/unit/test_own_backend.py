@@ -171,6 +171,7 @@ def test_the_heap_backend_is_well(check):
     check(HeapBackends())
 
 
+@pytest.mark.slow
 def test_the_disk_backend_is_well(monkeypatch):
     monkeypatch.setattr(disk_file, "_LOCK_SECONDS", 0.0)
     files = DiskFiles()

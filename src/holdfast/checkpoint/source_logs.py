@@ -8,10 +8,13 @@ keep.
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 
 from holdfast.checkpoint.files.choice import join
 from holdfast.checkpoint.layout import Checkpoint
+from holdfast.errors import CorruptState
 
 __all__ = ["SourceLogs"]
 
@@ -52,9 +55,14 @@ class SourceLogs:
     def _histories(self) -> list[tuple[str | None, ...]]:
         """For each source its offsets in all micro-batches that are known."""
         if self._offsets is None:
-            rows = [self._checkpoint.offsets(batch).sources for batch in sorted(self._planned)]
-            self._offsets = list(zip(*rows, strict=False))
+            self._offsets = list(zip(*self._known_offsets(), strict=False))
         return self._offsets
+
+    def _known_offsets(self) -> Iterator[tuple[str | None, ...]]:
+        for batch in sorted(self._planned):
+            # Offsets that are damaged say nothing; and the other micro-batches are whole all the same.
+            with contextlib.suppress(CorruptState):
+                yield self._checkpoint.offsets(batch).sources
 
     def _log(self, number: int) -> list[str]:
         folder = join(self._checkpoint.path, "sources", str(number))

@@ -1,0 +1,58 @@
+"""Which tests run, how large they are and in which order: `--tier fast`, `test` or `all`; see `tests/README.md`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import scheduling
+import tiers
+
+_TESTS = Path(__file__).parent
+
+
+def pytest_addoption(parser):
+    tier = os.environ.get("HOLDFAST_TIER", "test")
+    parser.addoption(
+        "--tier", choices=list(tiers.TIERS), default=tier, help="which tests run, and how large: tests/README.md"
+    )
+
+
+def pytest_configure(config):
+    tiers.enter_tier(config.getoption("--tier"))
+    os.environ.setdefault("SPARK_CONF_DIR", str(_TESTS / "spark_conf"))
+    if tiers.current_tier().name == "fast":
+        sys.addaudithook(tiers.refuse_spark)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        for mark in tiers.marks_of_folder(item.path.relative_to(_TESTS).parts[0]):
+            item.add_marker(mark)
+    items.sort(key=lambda item: scheduling.rank(item.path.relative_to(_TESTS).as_posix()))
+    if any("::" in argument for argument in config.args):
+        return  # Whoever asks for a test by its name gets it.
+    tier = tiers.current_tier()
+    kept, left_out = [], []
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        (kept if tiers.is_in_tier(tier, marks) else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
+
+
+def pytest_collection_finish(session):
+    """Thousands of collected tests live to the end: no search for garbage, which some tests call for, need look at them."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Unless another way is asked for with --dist."""
+    return scheduling.LongestFirst(config, log) if config.getoption("dist") == "load" else None
