@@ -16,10 +16,10 @@ help: ## list the targets
 demo: $(READY) ## see it work: a fraud rule over a generated stream of payments
 	@$(BIN)/python examples/demo.py
 
-test-fast: $(READY) ## run the tests that need no Spark, in under a minute
+test-fast: $(READY) ## run the tests that need no Spark
 	@$(BIN)/python -m pytest --tier fast -n auto
 
-test: $(READY) check ## run all that must pass before a change lands; about ten minutes
+test: $(READY) check ## run all that must pass before a change lands
 	@$(BIN)/python -m pytest --tier test -n $(WORKERS)
 
 test-all: $(READY) check ## run everything at full length, for the night: hours

@@ -57,6 +57,7 @@ from holdfast.spark.stages.unpack import Origin, origin_of
 __all__ = ["Job"]
 
 _POLL_SECONDS = 0.1
+_LEAVING_SECONDS_MAX = 30.0
 _WORKER_TRIES = 4
 """As often as a cluster tries a task; on one machine Spark itself tries once."""
 _FOR_GOOD = (InvalidStep, CheckpointLocked, CheckpointError, CorruptState, StateConflict)
@@ -265,7 +266,7 @@ class Job:
         sinks: list[tuple[Origin | None, Sink]],
         steps: list[Any],
     ) -> StreamingQuery:
-        if any(query.name == self.name for query in spark.streams.active):
+        if _is_running(spark, self.name):
             raise JobFailed(
                 f"The job {self.name!r} cannot start: another query of this name is running in the same session.",
                 todo="stop that one first, or give this job another name",
@@ -513,3 +514,14 @@ def _unique_steps(job: str, frames: list[DataFrame]) -> list[Any]:
     if problems:
         raise InvalidStep(job, problems)
     return list(steps.values())
+
+
+def _is_running(spark: SparkSession, name: str) -> bool:
+    """Whether a query of this name is running. One that has ended stays in Spark's list for a moment, until which Spark
+    would not start another: that is waited for."""
+    deadline = time.monotonic() + _LEAVING_SECONDS_MAX
+    while listed := [query for query in spark.streams.active if query.name == name]:
+        if any(query.isActive for query in listed) or time.monotonic() > deadline:
+            return True
+        time.sleep(_POLL_SECONDS / 10)
+    return False
