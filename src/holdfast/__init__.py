@@ -98,6 +98,7 @@ from holdfast.model.functions.grouping import (
 from holdfast.model.functions.interval_join import (
     IntervalJoin,
 )
+from holdfast.model.functions.map_with_state import MapWithState
 from holdfast.model.functions.side_inputs import (
     AsDict,
     AsIter,
@@ -249,6 +250,7 @@ __all__ = [
     "MapGroupsWithState",
     "MapState",
     "MapStateSpec",
+    "MapWithState",
     "Max",
     "Mean",
     "Metrics",

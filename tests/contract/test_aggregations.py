@@ -7,6 +7,7 @@ import pytest
 from holdfast import (
     AfterCount,
     Always,
+    AsList,
     CombineFn,
     CombinePerKey,
     Count,
@@ -428,8 +429,8 @@ class TestRefusals:
 
     def test_what_is_for_dofns_only(self, run):
         with pytest.raises(InvalidStep) as caught:
-            run(GroupByKey(), TestStream(), on_error="dead_letter", requires_time_sorted_input=True)
-        assert "GroupByKey takes no on_error" in str(caught.value)
+            run(GroupByKey(), TestStream(), side_inputs=[AsList([1])], requires_time_sorted_input=True)
+        assert "GroupByKey takes no side_inputs" in str(caught.value)
         assert "GroupByKey takes no requires_time_sorted_input" in str(caught.value)
 
     def test_windows_and_lateness_that_are_none(self, run):

@@ -6,6 +6,7 @@ from itertools import chain
 
 import pytest
 
+import holdfast as hf
 import holdfast.testing
 from holdfast import (
     BagStateSpec,
@@ -422,3 +423,30 @@ class Misuses(DoFn):
     def process(self, element, bag=DoFn.StateParam(BAG)):
         for cell in [bag]:
             cell.write(1)
+
+
+class Positive(hf.CombineFn):
+    """A sum that refuses negative values."""
+
+    def create_accumulator(self):
+        return 0
+
+    def add_input(self, accumulator, element):
+        if element < 0:
+            raise ValueError("negative")
+        return accumulator + element
+
+    def merge_accumulators(self, accumulators):
+        return sum(accumulators)
+
+    def extract_output(self, accumulator):
+        return accumulator
+
+
+def test_what_an_aggregation_refuses_is_a_dead_letter(run):
+    """All values of the key in the bundle, since they are added together; nothing of them is left in the sum."""
+    stream = TestStream().add_elements([("a", 1), ("b", 5)]).add_elements([("a", -1), ("b", 6)])
+    stream = stream.add_elements([("a", 2)]).advance_watermark_to_infinity()
+    results = run(hf.CombinePerKey(Positive()), stream, windowing=FixedWindows(10), on_error="dead_letter")
+    assert sorted(results.tagged("main")) == [("a", 3), ("b", 11)]
+    assert [(letter.key, letter.value) for letter in results.tagged("dead_letter")] == [("a", -1)]

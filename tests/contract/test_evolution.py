@@ -317,3 +317,11 @@ def test_arguments_come_and_go(run):
         run(Function(a=(1, 2)), elements(("k", 1)))
     with pytest.raises(hf.InvalidStep, match="state_parameters gives"):
         run(Function(a=object()), elements(("k", 1)))
+
+
+def test_a_result_that_an_aggregation_no_longer_has(run):
+    old = run(hf.CombinePerKey({"count": hf.Count(), "total": sum}), elements(("k", 2)), windowing=hf.FixedWindows(10))
+    more = elements(("k", 3)).advance_watermark_to_infinity()
+    fewer = hf.CombinePerKey({"total": sum})
+    new = run(fewer, more, windowing=hf.FixedWindows(10), start_from=old, drop_cells=["count"])
+    assert new.values == [("k", {"total": 5})]

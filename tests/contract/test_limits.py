@@ -382,9 +382,34 @@ def test_limits_may_change_over_stored_state(run):
     assert run(Count(), one_by_one("f"), start_from=third).keys() == ["c", "d", "e", "f"]
 
 
-def test_an_aggregation_has_none(run):
-    with pytest.raises(hf.InvalidStep, match="CombinePerKey takes no limits"):
-        run(hf.CombinePerKey(sum), TestStream(), limits=hf.Limits(max_keys=1))
+def sums(run, policy, *, crash=False, **options):
+    """Sums by key in windows of ten, with room for two keys."""
+    stream = TestStream()
+    for key, time in (("a", 1), ("b", 2), ("c", 3), ("a", 4)):
+        stream = stream.add_elements([hf.TimestampedValue((key, 1), time)])
+        stream = stream.crash() if crash else stream
+    limits = hf.Limits(max_keys=2, policy=policy)
+    stream = stream.advance_watermark_to_infinity()
+    return run(hf.CombinePerKey(sum), stream, windowing=hf.FixedWindows(10), limits=limits, **options)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_an_aggregation_diverts(run, crash):
+    results = sums(run, "over_limit", crash=crash, outputs=["over_limit"])
+    assert sorted(results.tagged("main")) == [("a", 2), ("b", 1)]
+    assert results.tagged("over_limit") == [("c", 1)]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_an_aggregation_evicts(run, crash):
+    results = sums(run, "evict_lru", crash=crash)
+    assert sorted(results.values) == [("a", 1), ("c", 1)]
+    assert results.metrics.keys_evicted == 2
+
+
+def test_an_aggregation_fails(run):
+    with pytest.raises(hf.LimitExceeded, match="max_keys is 2"):
+        sums(run, "fail")
 
 
 class TestHotKeys:

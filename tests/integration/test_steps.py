@@ -158,7 +158,9 @@ class TestFailures:
     def test_dead_letters(self, feed, run_job):
         source = feed("k string, v string")
         source.add({"k": "a", "v": "good"}, {"k": "a", "v": "bad"}, {"k": None, "v": "good"}, {"k": "a", "v": "good"})
-        outputs = hf.keyed(source.df, key="k", value="v").par_do(Fragile(), output="k string, n int", on_error="dead_letter")
+        stream = hf.keyed(source.df, key="k", value="v")
+        diverted = {"dead_letter": None}
+        outputs = stream.par_do(Fragile(), output="k string, n int", outputs=diverted, on_error="dead_letter")
         good, dead = run_job(outputs.main, outputs.dead_letter)
         assert pairs(good) == [("a", 1), ("a", 2)]
         assert sorted((row.k or "", row.v, row.error.split(":")[0]) for row in dead) == [
@@ -252,3 +254,39 @@ class TestSideInputs:
                     break
         assert sink.rows[0].price == 0.5
         assert sink.rows[-1].price == 9.5
+
+
+class TestTheShortWay:
+    def test_a_running_count(self, feed, run_job):
+        source = feed(EVENTS)
+        source.add(event("a", 1, 0), event("b", 5, 0), event("a", 2, 0))
+
+        def counts():
+            stream = hf.keyed(source.df, key="k", value="v")
+            return stream.map_with_state(lambda n, value: ((n or 0) + 1, (n or 0) + 1), output="count long", key_groups=2)
+
+        assert sorted(map(tuple, run_job(counts())[0])) == [("a", 1), ("a", 2), ("b", 1)]
+        source.add(event("a", 3, 0))
+        assert [row.asDict() for row in run_job(counts())[0]] == [{"k": "a", "count": 3}]
+
+    def test_rows_of_several_columns_and_of_every_shape(self, spark):
+        df = spark.createDataFrame(
+            [("a", 1, "dict"), ("b", 2, "tuple"), ("c", 3, "nothing")], "k string, v long, how string"
+        )
+
+        def shaped(state, value):
+            rows = {"dict": {"n": value.v, "how": "dict"}, "tuple": (value.v, "tuple"), "nothing": None}
+            return value.v, rows[value.how]
+
+        made = hf.keyed(df, key="k").map_with_state(shaped, output="n long, how string")
+        assert sorted(map(tuple, made.collect())) == [("a", 1, "dict"), ("b", 2, "tuple")]
+
+    def test_a_row_that_does_not_fit_says_so(self, spark):
+        df = spark.createDataFrame([("a", 1)], "k string, v long")
+        stream = hf.keyed(df, key="k", value="v")
+        with pytest.raises(Exception, match=r"gave the row .'m': 1., which is not one of the columns n, how: it has m"):
+            stream.map_with_state(lambda state, value: (1, {"m": 1}), output="n long, how string").collect()
+        with pytest.raises(hf.InvalidStep, match="key columns come by themselves"):
+            stream.map_with_state(lambda state, value: (1, (1, 2)), output="k string, n long")
+        with pytest.raises(hf.InvalidStep, match="There is no option 'keygroups'; did you mean 'key_groups'"):
+            stream.map_with_state(lambda state, value: (1, 2), output="n long", keygroups=3)

@@ -24,9 +24,11 @@ from holdfast.model.functions.grouping import CombinePerKey, GroupByKey, trigger
 from holdfast.model.functions.interval_join import JoinKind, Span
 from holdfast.model.functions.options import DurationLike, StepOptions
 from holdfast.model.functions.step import read_windowing
+from holdfast.model.state.ttl import Ttl
 from holdfast.model.windows.ready import WindowFn
 from holdfast.spark.build.aggregate import build_aggregation
 from holdfast.spark.build.join import build_join
+from holdfast.spark.build.map_with_state import spread_map
 from holdfast.spark.build.par_do import build_par_do
 from holdfast.spark.build.source import KeyedSource, read_source
 from holdfast.spark.stages.unpack import Outputs
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["KeyedStream", "keyed"]
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 Combiner = CombineFn | Callable[[Iterable[Any]], Any]
 TagSchemas = Mapping[str, Schema | None]
@@ -169,6 +172,53 @@ class KeyedStream:
             initial=initial_state,
             options=source.options("par_do", options, outputs),
         )
+
+    @overload
+    def map_with_state(
+        self,
+        fn: Callable[[S | None, Any], tuple[S | None, R]],
+        output: Schema,
+        *,
+        ttl: Ttl | DurationLike | None = None,
+        state_coder: Coder | None = None,
+        outputs: None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame: ...
+
+    @overload
+    def map_with_state(
+        self,
+        fn: Callable[[S | None, Any], tuple[S | None, R]],
+        output: Schema,
+        *,
+        ttl: Ttl | DurationLike | None = None,
+        state_coder: Coder | None = None,
+        outputs: TagSchemas,
+        **options: Unpack[DoFnOptions],
+    ) -> Outputs: ...
+
+    def map_with_state(
+        self,
+        fn: Callable[[S | None, Any], tuple[S | None, R]],
+        output: Schema,
+        *,
+        ttl: Ttl | DurationLike | None = None,
+        state_coder: Coder | None = None,
+        outputs: TagSchemas | None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame | Outputs:
+        """Calls `fn(state, value)` for each value of a key; it returns the new state and a row.
+
+        The state is None before a key's first value, and after a call that returned None for it; a row that is None is left
+        out. Rows have the key columns, then those of `output`; if that is one column, the bare value will do. `ttl` forgets
+        the state of a key that has not been written for so long. A running count:
+
+            counts = stream.map_with_state(lambda n, value: ((n or 0) + 1, (n or 0) + 1), output="count long")
+        """
+        source = self._source
+        made, schema = spread_map(source, fn, output, ttl, state_coder)
+        given = source.options("map_with_state", options, outputs)
+        return build_par_do(source, made, output=schema, outputs=outputs, initial=None, options=given)
 
     @overload
     def combine_per_key(

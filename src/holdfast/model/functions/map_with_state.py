@@ -1,0 +1,112 @@
+"""`MapWithState`: a plain function of the state and a value, for what needs one value of state and no timer."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from holdfast.errors import HoldfastError, OutputError
+from holdfast.model.coders import Coder
+from holdfast.model.foreign import foreign_problem
+from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.options import DurationLike
+from holdfast.model.state.specs import ValueStateSpec
+from holdfast.model.state.ttl import Ttl
+
+__all__ = ["MapWithState"]
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+class MapWithState(DoFn):
+    """Calls `fn(state, value)` for each value of a key; it returns the new state and a row.
+
+    The state is None before the first value, and after a call that returned None for it. A row that is None is left out.
+    Outputs are (key, row). `ttl` forgets the state of a key whose state has not been written for so long.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[[S | None, Any], tuple[S | None, R]],
+        *,
+        ttl: Ttl | DurationLike | None = None,
+        state_coder: Coder | None = None,
+    ) -> None:
+        self._fn = fn
+        self._problems = [*_function_problems(fn)]
+        try:
+            life = ttl if ttl is None or isinstance(ttl, Ttl) else Ttl(ttl)
+        except (HoldfastError, TypeError, ValueError) as refused:
+            self._problems.append(f"ttl is {ttl!r}: {refused}")
+            life = None
+        base = type(self)
+        self.__class__ = _with_cell(base, ValueStateSpec("state", state_coder, ttl=life))
+        self.__class__.__name__ = base.__name__
+
+    def declaration_problems(self) -> Iterable[str]:
+        return self._problems
+
+    @property
+    def code_modules(self) -> list[str]:
+        """The modules whose code travels with the function."""
+        return [str(_inner(self._fn).__module__)]
+
+    def default_label(self) -> str:
+        name = str(getattr(_inner(self._fn), "__name__", ""))
+        return name if name.isidentifier() else "map_with_state"
+
+    def _output(self, key: Any, row: Any) -> Any:
+        return key, row
+
+
+def _with_cell(base: type[MapWithState], spec: ValueStateSpec) -> type[MapWithState]:
+    """The class with its cell, which depends on the arguments."""
+
+    class WithCell(base):  # type: ignore[valid-type,misc]
+        def process(self, element: Any, cell: Any = DoFn.StateParam(spec)) -> Any:
+            key, value = element
+            result = self._fn(cell.read(), value)
+            if type(result) is not tuple or len(result) != 2:
+                raise _no_pair(self.default_label(), result)
+            state, row = result
+            if state is None:
+                cell.clear()
+            else:
+                cell.write(state)
+            return None if row is None else (self._output(key, row),)
+
+    return WithCell
+
+
+def _no_pair(name: str, result: object) -> OutputError:
+    return OutputError(
+        f"{name} returned {result!r:.200}; it must return a pair, the new state and a row.",
+        todo="return (state, row); None for the row leaves it out, None for the state forgets it",
+    )
+
+
+def _inner(fn: Any) -> Any:
+    """The function in a `functools.partial`."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
+
+
+def _function_problems(fn: Any) -> Iterator[str]:
+    foreign = foreign_problem(fn)
+    if foreign is not None:
+        yield f"map_with_state takes a function of (state, value): {foreign}"
+        return
+    if not callable(fn):
+        yield f"map_with_state was given {fn!r}; give a function of (state, value)."
+        return
+    try:
+        inspect.signature(fn).bind(None, "value")
+    except TypeError as error:
+        name = getattr(fn, "__name__", repr(fn))
+        yield f"{name} cannot be called with (state, value): {error}. Give it these two parameters."
+    except ValueError:
+        pass  # a function that does not tell its parameters
