@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast as hf
-from holdfast.spark.build import ending
+from holdfast.spark.steps import ending
 from integration.functions import Count
 
 EVENTS = "k string, v int, at timestamp"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.spark.build.lineage import plan_text
+from holdfast.spark.steps.lineage import plan_text
 from integration.functions import Count, Echo, Yields
 
 UTC = datetime.timezone.utc

@@ -158,7 +158,7 @@ ROOMS = {
     "model": ["time", "coders", "windows", "aggregate", "state", "functions"],
     "engine": ["tables", "state", "metrics", "log", "stored", "backends", "run"],
     "checkpoint": ["files"],
-    "spark": ["session", "errors", "types", "stages", "build", "api", "sinks", "job"],
+    "spark": ["session", "errors", "types", "stages", "steps", "api", "sinks", "job"],
     "ops": ["reading", "inspect", "health", "move"],
 }
 

@@ -1,4 +1,4 @@
 """Running steps on Spark.
 
-Imports go from right to left: job, sinks, api, build, stages, types, errors, session.
+Imports go from right to left: job, sinks, api, steps, stages, types, errors, session.
 """

@@ -34,7 +34,6 @@ from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.step import MAIN_TAG, Step
 from holdfast.model.time.timers import TimeDomain
 from holdfast.model.time.timestamps import Timestamp
-from holdfast.spark.build.side_inputs import send_all
 from holdfast.spark.errors.failures import is_worker_trouble, query_failure
 from holdfast.spark.errors.transport import rebuilding
 from holdfast.spark.session.settings import session, with_settings
@@ -43,6 +42,7 @@ from holdfast.spark.stages.pack import PACKED_SCHEMA, pack_function, packed_rows
 from holdfast.spark.stages.payload import from_payload
 from holdfast.spark.stages.plan import StepPlan
 from holdfast.spark.stages.processor import transformed
+from holdfast.spark.steps.side_inputs import send_all
 from holdfast.spark.types.rows import ElementReader
 from holdfast.testing.memory_runtime import HeapBackends, copied_backend
 from holdfast.testing.memory_store import MemoryStore

@@ -11,7 +11,7 @@ from holdfast.checkpoint.layout import Checkpoint, Operator, open_checkpoint
 from holdfast.errors import CheckpointError
 from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, our_errors, steps_of
 from holdfast.ops.reading.key_rows import labelled, log_facts, new_groups, packed_frame, unpacked
-from holdfast.spark.build.seeding import seed_operator
+from holdfast.spark.steps.seeding import seed_operator
 
 __all__ = ["regroup", "seed_step", "write_manifest"]
 

@@ -24,10 +24,10 @@ from holdfast.engine.stored.evolution import MANIFEST
 from holdfast.engine.stored.manifest import Evolution, manifest_bytes, reconcile
 from holdfast.engine.stored.reading import Blobs, StoredLayout, read_group, write_group
 from holdfast.ops.reading.blobs import StepRef, map_groups, rows_of
-from holdfast.spark.build.seeding import BLOBS_SCHEMA, blob_table
 from holdfast.spark.errors.transport import carried
 from holdfast.spark.stages.assign import key_column, key_label
 from holdfast.spark.stages.processor import CLOCK, stored_time
+from holdfast.spark.steps.seeding import BLOBS_SCHEMA, blob_table
 from holdfast.spark.types.schemas import read_schema
 
 __all__ = ["LogFacts", "key_columns", "labelled", "log_facts", "new_groups", "packed_frame", "unpacked"]

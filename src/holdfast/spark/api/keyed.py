@@ -26,12 +26,12 @@ from holdfast.model.functions.options import DurationLike, StepOptions
 from holdfast.model.functions.step import read_windowing
 from holdfast.model.state.ttl import Ttl
 from holdfast.model.windows.ready import WindowFn
-from holdfast.spark.build.aggregate import build_aggregation
-from holdfast.spark.build.join import build_join
-from holdfast.spark.build.map_with_state import spread_map
-from holdfast.spark.build.par_do import build_par_do
-from holdfast.spark.build.source import KeyedSource, read_source
 from holdfast.spark.stages.unpack import Outputs
+from holdfast.spark.steps.aggregate import build_aggregation
+from holdfast.spark.steps.join import build_join
+from holdfast.spark.steps.map_with_state import spread_map
+from holdfast.spark.steps.par_do import build_par_do
+from holdfast.spark.steps.source import KeyedSource, read_source
 from holdfast.spark.types.schemas import Schema
 
 if TYPE_CHECKING:

@@ -39,7 +39,6 @@ from holdfast.errors import (
     StateConflict,
 )
 from holdfast.model.time.timestamps import Duration
-from holdfast.spark.build.lineage import doubled_steps, steps_above
 from holdfast.spark.errors.failures import is_worker_trouble, query_failure
 from holdfast.spark.errors.transport import rebuilding
 from holdfast.spark.job.handler import Handler
@@ -53,6 +52,7 @@ from holdfast.spark.session.settings import apply_settings, with_settings
 from holdfast.spark.sinks.base import Sink
 from holdfast.spark.sinks.plans import stored_query_id
 from holdfast.spark.stages.unpack import Origin, origin_of
+from holdfast.spark.steps.lineage import doubled_steps, steps_above
 
 __all__ = ["Job"]
 

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
 
-from holdfast.spark.build.lineage import steps_in
+from holdfast.spark.steps.lineage import steps_in
 
 __all__ = ["NO_DATA", "let_queries_end"]
 
