@@ -1,5 +1,4 @@
-"""What a running job shows to the outside: the lock on its checkpoint, its entry among the running jobs, and that it heeds
-requests to stop.
+"""A running job's presence: the lock on its checkpoint, its entry among the running jobs, and its stop-request watcher.
 
 A request is a file, `<checkpoint>/holdfast/stop.json`, that names the lock of the job that is to stop. The job looks for
 it about every second. A request that names another is an old one, and is removed.

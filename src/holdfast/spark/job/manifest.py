@@ -24,8 +24,8 @@ def check_job_manifest(spark: SparkSession, checkpoint: str, job: str, steps: Se
     """Writes the manifest of a new checkpoint; refuses steps that do not agree with that of an old one.
 
     Whoever calls this has the lock: an operation on the checkpoint that was interrupted is finished or taken back first.
-    Then the state must be there, and in its place. Gives what was done, and what is different from before and goes together
-    all the same, in sentences.
+    Then the state must be there, and in its place. Compatible changes resume, incompatible ones are refused. Gives sentences
+    that say what was done and what has changed.
     """
     files = files_of(spark, checkpoint)
     check_query_files(spark, checkpoint)

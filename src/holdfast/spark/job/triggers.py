@@ -63,5 +63,5 @@ def read_trigger(given: Any) -> JobTrigger:
         return Every(_positive(Duration.of(given)))
     except Exception:
         raise InvalidStep(
-            "job", [f"The trigger {given!r} is none: give '10 seconds', 'available now', or hf.Batches(3)."]
+            "job", [f"{given!r} is not a valid trigger; use '10 seconds', 'available now' or hf.Batches(3)."]
         ) from None

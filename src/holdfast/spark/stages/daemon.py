@@ -2,9 +2,10 @@
 
 Spark's own daemon lets each worker import pyspark from a zip archive, which is compiled again every time, and Arrow
 besides. Here it is done once, from the installed packages if pyspark is one of them. `hf.session()` uses it
-(`spark.python.daemon.module`); a cluster that does not loses some seconds of the first micro-batch, and in each task the 20
-to 30 ms that it takes to look for garbage among all that was imported: a worker does so after every task, and here what was
-imported is exempt.
+(`spark.python.daemon.module`). A cluster that does not use it loses some seconds of the first micro-batch, and 20 to 30 ms
+of every task: Spark's workers collect garbage after each task, which takes that long with these modules loaded. What is
+loaded before the fork is frozen, and never searched. So pandas must be loaded here too: Arrow imports it when it makes a
+batch of lists.
 """
 
 import gc
@@ -16,6 +17,7 @@ _installed = [entry for entry in sys.path if not entry.endswith("pyspark.zip")]
 if PathFinder.find_spec("pyspark", _installed) is not None:
     sys.path[:] = _installed
 
+import pandas  # noqa: E402, F401
 import pyarrow  # noqa: E402, F401
 import pyspark.worker  # noqa: E402, F401
 from pyspark import daemon  # noqa: E402
