@@ -54,7 +54,7 @@ def merged(table: Table, kind: str, described: Mapping[str, Any] | None, present
     )
 
 
-def _combine_fn(name: str, cell: str) -> CombineFn:
+def _combine_fn(name: str, cell: str) -> CombineFn[Any, Any, Any]:
     """A CombineFn of Holdfast's own, by its name. No code of a user's is imported."""
     module, _, qualified = name.rpartition(".")
     if module.startswith("holdfast.model."):

@@ -39,7 +39,7 @@ __all__ = ["KeyedStream", "keyed"]
 
 R = TypeVar("R")
 
-Combiner = CombineFn | Callable[[Iterable[Any]], Any]
+Combiner = CombineFn[Any, Any, Any] | Callable[[Iterable[Any]], Any]
 TagSchemas = Mapping[str, Schema | None]
 
 
@@ -247,7 +247,7 @@ class KeyedStream:
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[Any] | None = None,
         outputs: None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame: ...
@@ -259,7 +259,7 @@ class KeyedStream:
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[Any] | None = None,
         outputs: TagSchemas,
         **options: Unpack[DoFnOptions],
     ) -> Outputs: ...
@@ -270,7 +270,7 @@ class KeyedStream:
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[Any] | None = None,
         outputs: TagSchemas | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame | Outputs:
@@ -287,7 +287,7 @@ class KeyedStream:
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[Any] | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame:
         """The same for a function that returns exactly one row."""
