@@ -135,7 +135,7 @@ class ForeignZone(tzinfo):
         return "foreign"
 
 
-BUILT_IN = [
+BUILT_IN: list[tuple[Coder[Any], str, int]] = [
     (VarIntCoder(), "varint", 1),
     (BigIntegerCoder(), "bigint", 1),
     (FloatCoder(), "float", 1),
@@ -315,7 +315,7 @@ def test_the_error_leads_to_the_place() -> None:
     with pytest.raises(CoderError, match=r"\(element\)"):
         PlainCoder().encode({Point(1)})
     with pytest.raises(CoderError, match="in element 1"):
-        ListCoder(VarIntCoder()).encode([1, "a"])
+        ListCoder(VarIntCoder()).encode([1, "a"])  # type: ignore[list-item]
     with pytest.raises(CoderError, match=r"at \.extra\[0\]"):
         RecordCoder(Order).encode(Order(1, [], datetime.min, extra=[object()]))
 
@@ -371,6 +371,7 @@ def test_plain_times_keep_zone_and_fold() -> None:
         assert repr(again) == repr(value)
     foreign = datetime(2024, 1, 1, tzinfo=ForeignZone())
     for again in (coder.decode(coder.encode(foreign)), coder.freeze(foreign)):
+        assert isinstance(again, datetime)
         assert again == foreign
         assert again.tzinfo == timezone(timedelta(hours=2))
 
@@ -556,7 +557,7 @@ def test_records_take_defaults_and_ignore_unknown_fields() -> None:
 
 
 def test_a_record_describes_its_fields_and_those_within() -> None:
-    description = RecordCoder(Order).describe()
+    description: Any = RecordCoder(Order).describe()
     assert description["class"] == f"{__name__}.Order"
     assert description["fields"]["note"] == "str | None"
     assert description["fields"]["lines"] == f"list[{__name__}.Line]"

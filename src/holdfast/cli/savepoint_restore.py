@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -13,6 +13,9 @@ from holdfast.cli.output import AsJson, give, say, spark_for, working
 from holdfast.engine.stored.readable import counted
 from holdfast.ops.move.restore import Restored, restore_savepoint
 from holdfast.ops.move.savepoint_file import read_savepoint
+
+if TYPE_CHECKING:
+    from holdfast.engine.backends.choice import BackendName
 
 __all__: list[str] = []
 
@@ -39,7 +42,7 @@ def restore(
             checkpoint,
             partitions=partitions,
             key_groups=key_groups,
-            backend=backend,
+            backend=cast("BackendName | None", backend),  # any other word is refused there
             new_query_id=new_query_id,
             report=report,
         )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from holdfast.cli.groups import state
 from holdfast.cli.output import AsJson, give, quiet_spark, say, working
 from holdfast.engine.stored.readable import counted
+
+if TYPE_CHECKING:
+    from holdfast.ops.move.merging import OnConflict
 
 __all__ = ["import_"]
 
@@ -28,8 +31,9 @@ def import_(
     """Make exported state the state of a checkpoint. Everything is checked before anything is written."""
     from holdfast.ops.move.importing import import_state
 
+    policy = cast("OnConflict | None", on_conflict)  # any other word is refused there
     with quiet_spark() as spark, working("Importing") as report:
-        made = import_state(spark, directory, checkpoint, on_conflict=on_conflict, key_groups=key_groups, report=report)
+        made = import_state(spark, directory, checkpoint, on_conflict=policy, key_groups=key_groups, report=report)
 
     def show() -> None:
         for step, rows in made.rows.items():

@@ -104,7 +104,7 @@ class PlainReader(ElementReader):
         """It needs to know nothing of columns."""
 
     @property
-    def value_coder(self) -> Coder:
+    def value_coder(self) -> Coder[Any]:
         return _PLAIN
 
     def read(self, batch: pa.RecordBatch, default_time: int) -> tuple[list[tuple[Any, Any]], list[int]]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from holdfast.engine.backends.protocol import BackendFactory
 from holdfast.model.functions.options import StepOptions
 
-__all__ = ["BACKENDS", "Backend", "backend_name", "backend_of", "backend_problems"]
+__all__ = ["BACKENDS", "Backend", "BackendName", "backend_name", "backend_of", "backend_problems"]
 
-BACKENDS = ("heap", "disk")
+BackendName = Literal["heap", "disk"]
+"""Holdfast's own backends."""
 
-Backend = Literal["heap", "disk"] | BackendFactory
+BACKENDS = get_args(BackendName)
+
+Backend = BackendName | BackendFactory
 """What `backend=` takes."""
 
 

@@ -15,7 +15,7 @@ from holdfast.model.aggregate.combine import BuiltinSum, CombineFn
 from holdfast.model.aggregate.combiners import Count, Sum
 from holdfast.model.coders import Encoded
 from holdfast.model.functions.grouping import Column
-from holdfast.model.state.specs import StateSpec
+from holdfast.model.state.specs import State, StateSpec
 
 __all__ = ["CombinedColumn", "ListedColumn", "ResultColumn", "result_column"]
 
@@ -28,7 +28,7 @@ class CombinedColumn:
 
     def __init__(self, column: Column) -> None:
         assert column.combine_fn is not None
-        self._fn: CombineFn = column.combine_fn
+        self._fn: CombineFn[Any, Any, Any] = column.combine_fn
         self._coder = column.coder
         self._direct = column.coder.direct_types
         self._name = column.name
@@ -72,7 +72,7 @@ class CombinedColumn:
 class ListedColumn:
     """All values, as they came."""
 
-    def __init__(self, column: Column, spec: StateSpec) -> None:
+    def __init__(self, column: Column, spec: StateSpec[State]) -> None:
         self._coder = column.coder
         self._focus = Focus()
         self._cell = BagCell(spec, self._focus, None)
@@ -101,6 +101,6 @@ class ListedColumn:
 ResultColumn = CombinedColumn | ListedColumn
 
 
-def result_column(column: Column, spec: StateSpec) -> Any:
+def result_column(column: Column, spec: StateSpec[State]) -> Any:
     """What works on the table of a column."""
     return ListedColumn(column, spec) if column.combine_fn is None else CombinedColumn(column)

@@ -43,7 +43,7 @@ from holdfast.model.functions.signature import MethodSignature
 from holdfast.model.functions.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
 from holdfast.model.functions.triggered import TriggeredGrouping
 from holdfast.model.present import bundle_present
-from holdfast.model.state.specs import CombiningStateSpec, StateSpec
+from holdfast.model.state.specs import CombiningStateSpec, State, StateSpec
 from holdfast.model.time.timers import TimeDomain
 from holdfast.model.time.timestamps import Timestamp
 from holdfast.model.windows.ready import GlobalWindow, GlobalWindows
@@ -113,7 +113,7 @@ class StepRunner:
         self._firing = Firing(self)
         self._sweeping = Sweeping(layout)
 
-    def _make_cell(self, spec: StateSpec) -> Any:
+    def _make_cell(self, spec: StateSpec[State]) -> Any:
         cell: Any
         if self._bag_limit is not None and spec.kind == "bag":
             cell = LimitedBagCell(spec, self.focus, self.undo, self._bag_limit)

@@ -23,7 +23,7 @@ AGE = "~age"
 _SAMPLE = 16
 
 
-def age_spec() -> ValueStateSpec:
+def age_spec() -> ValueStateSpec[int]:
     """The hidden cell that has the age of a key."""
     return ValueStateSpec(AGE, VarIntCoder())
 

@@ -26,7 +26,7 @@ from holdfast.engine.tables.value import ValueTable
 from holdfast.errors import StateConflict
 from holdfast.model.coders import BooleanCoder, Coder, VarIntCoder, default_coder
 from holdfast.model.functions.step import Step
-from holdfast.model.state.specs import OrderedListStateSpec, StateSpec, ValueStateSpec
+from holdfast.model.state.specs import OrderedListStateSpec, State, StateSpec, ValueStateSpec
 from holdfast.model.time.timers import TimeDomain
 from holdfast.model.windows.ready import GlobalWindow
 
@@ -42,9 +42,9 @@ _STALE_MIN = 100
 class Layout:
     """Which tables a window of the step has, in which order."""
 
-    def __init__(self, step: Step, value_coder: Coder | None = None) -> None:
+    def __init__(self, step: Step, value_coder: Coder[Any] | None = None) -> None:
         self.step = step
-        self.cells: list[StateSpec] = list(step.cells)
+        self.cells: list[StateSpec[State]] = list(step.cells)
         self.timers = [timer_cells(spec) for spec in step.timers]
         self.domains = [spec.time_domain for spec in step.timers]
         self.first_timer = len(self.cells)
@@ -77,11 +77,11 @@ class Layout:
         self.specs = specs
         self.places = {spec.name: place for place, spec in enumerate(specs)}
 
-    def keeping(self, kept: list[StateSpec]) -> Layout:
+    def keeping(self, kept: list[StateSpec[State]]) -> Layout:
         """The same, with cells at the end that the step does not have; what is stored in them stays."""
         return self.of_specs([*self.specs, *kept])
 
-    def of_specs(self, specs: list[StateSpec]) -> Layout:
+    def of_specs(self, specs: list[StateSpec[State]]) -> Layout:
         """The same step with other tables."""
         layout = copy.copy(self)
         layout.specs = specs

@@ -33,7 +33,7 @@ def size_of(table: Table, entry: Any, most: int | None = None) -> int:
     return sum(_size(coder, values, most) for coder, values in table.stored(entry))
 
 
-def _size(coder: Coder, values: Collection[Any], most: int | None) -> int:
+def _size(coder: Coder[Any], values: Collection[Any], most: int | None) -> int:
     count = len(values)
     if most is not None and count > most:
         return _size(coder, list(islice(values, most)), None) * count // most
@@ -47,7 +47,7 @@ def _size(coder: Coder, values: Collection[Any], most: int | None) -> int:
     return _EACH * count + sum(len(value) if type(value) is Encoded else len(coder.encode(value)) for value in values)
 
 
-def _plain_size(coder: Coder, value: Any) -> int:
+def _plain_size(coder: Coder[Any], value: Any) -> int:
     kind = type(value)
     if kind in _NUMBERS:
         return _NUMBER

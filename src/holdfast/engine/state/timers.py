@@ -22,7 +22,7 @@ from holdfast.engine.tables.maps import MapCell
 from holdfast.engine.tables.value import value_cell
 from holdfast.errors import OutputError, TimeError
 from holdfast.model.coders import StrUtf8Coder, VarIntCoder
-from holdfast.model.state.specs import MapStateSpec, StateSpec, ValueStateSpec
+from holdfast.model.state.specs import MapStateSpec, State, StateSpec, ValueStateSpec
 from holdfast.model.time.timers import TimeDomain, Timer, TimerSpec
 from holdfast.model.time.timestamps import Timestamp
 
@@ -54,7 +54,7 @@ _ENTRY_BYTES = sys.getsizeof(Entry(0, b"", "", "")) + 8
 _TIME_BYTES = sys.getsizeof([None]) + sys.getsizeof(2**50)
 
 
-def timer_cells(spec: TimerSpec) -> tuple[StateSpec, StateSpec]:
+def timer_cells(spec: TimerSpec) -> tuple[StateSpec[State], StateSpec[State]]:
     """The cells that keep a timer's times in microseconds: without a tag, and by tag."""
     return (
         ValueStateSpec(f"~timer:{spec.name}", VarIntCoder()),
@@ -204,7 +204,7 @@ class TimerHandle(Timer):
     __slots__ = ("_focus", "_index", "_place", "_spec", "_tagged", "_undo", "_untagged", "_window")
 
     def __init__(
-        self, place: int, spec: TimerSpec, cells: tuple[StateSpec, StateSpec], focus: Focus, undo: Undo | None
+        self, place: int, spec: TimerSpec, cells: tuple[StateSpec[State], StateSpec[State]], focus: Focus, undo: Undo | None
     ) -> None:
         self._place = place
         self._spec = spec

@@ -26,6 +26,7 @@ from holdfast.model.state.specs import (
     MapStateSpec,
     OrderedListStateSpec,
     SetStateSpec,
+    State,
     StateSpec,
     ValueStateSpec,
 )
@@ -95,10 +96,10 @@ def _rewrite(store: BlobStore, old: Mapping[str, Any], layout: Layout, agreed: R
 
 def stored_specs(
     manifest: Mapping[str, Any], layout: Layout | None, agreed: Reconciled | None = None, *, trust_pickle: bool = False
-) -> list[StateSpec]:
+) -> list[StateSpec[State]]:
     """All cells that a log of this manifest may have, hidden ones included."""
     coders = _given_coders(layout, agreed)
-    specs: list[StateSpec] = []
+    specs: list[StateSpec[State]] = []
     for cell in manifest["cells"]:
         specs.append(_spec(cell, coders.get(cell["name"]), trust_pickle))
         if "ttl" in cell:
@@ -115,11 +116,11 @@ def stored_specs(
     return specs
 
 
-def _given_coders(layout: Layout | None, agreed: Reconciled | None) -> dict[str, Coder]:
+def _given_coders(layout: Layout | None, agreed: Reconciled | None) -> dict[str, Coder[Any]]:
     """The coders of stored cells that the code has: of those that go on as they are, and those given with an upgrade."""
     if layout is None or agreed is None:
         return {}
-    coders: dict[str, Coder] = {}
+    coders: dict[str, Coder[Any]] = {}
     for cell in layout.cells:
         source = agreed.sources.get(cell.name)
         if source is None:
@@ -131,16 +132,16 @@ def _given_coders(layout: Layout | None, agreed: Reconciled | None) -> dict[str,
     return coders
 
 
-def _spec(cell: Mapping[str, Any], coder: Coder | None, trust_pickle: bool = False) -> StateSpec:
+def _spec(cell: Mapping[str, Any], coder: Coder[Any] | None, trust_pickle: bool = False) -> StateSpec[State]:
     """The cell of a description. What needs code that is not there, or not trusted, stays bytes."""
     coder = coder or _coder(cell["coder"], trust_pickle)
     if cell["kind"] == "map":
         return MapStateSpec(cell["name"], _coder(cell["key_coder"], trust_pickle), coder)
-    spec: StateSpec = _KINDS[cell["kind"]](cell["name"], coder)
+    spec: StateSpec[State] = _KINDS[cell["kind"]](cell["name"], coder)
     return spec
 
 
-def _coder(description: Mapping[str, Any], trust_pickle: bool) -> Coder:
+def _coder(description: Mapping[str, Any], trust_pickle: bool) -> Coder[Any]:
     coder = coder_from_description(description, trust_pickle=trust_pickle, view_records=True)
     return coder or OpaqueCoder(description)
 
@@ -171,7 +172,7 @@ def _source(name: str, agreed: Reconciled) -> str:
     return agreed.sources.get(name, name)
 
 
-def _change(old: Coder, spec: StateSpec) -> Callable[[Any], Any]:
+def _change(old: Coder[Any], spec: StateSpec[State]) -> Callable[[Any], Any]:
     assert spec.upgrade is not None
     function, new = spec.upgrade.function, spec.coder
 

@@ -17,7 +17,7 @@ from holdfast.engine.stored.documents import Malformed, parse_json
 from holdfast.engine.stored.manifest_form import check_manifest
 from holdfast.errors import CorruptState, StateConflict
 from holdfast.model.coders import coder_from_description
-from holdfast.model.state.specs import StateSpec
+from holdfast.model.state.specs import State, StateSpec
 
 __all__ = [
     "LOG_BACKENDS",
@@ -102,7 +102,7 @@ class Evolution:
     """Cells that are gone on purpose."""
 
     @staticmethod
-    def of(cells: Iterable[StateSpec], drop: Iterable[str] = ()) -> Evolution:
+    def of(cells: Iterable[StateSpec[State]], drop: Iterable[str] = ()) -> Evolution:
         cells = list(cells)
         coders = {cell.name: cell.upgrade.coder for cell in cells if cell.upgrade is not None}
         return Evolution(

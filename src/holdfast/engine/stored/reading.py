@@ -22,7 +22,7 @@ from holdfast.engine.tables import Slot, Table
 from holdfast.engine.tables.expiring import stamp_name
 from holdfast.errors import CheckpointError, CorruptState
 from holdfast.model.functions.step import Windowing
-from holdfast.model.state.specs import StateSpec
+from holdfast.model.state.specs import State, StateSpec
 from holdfast.model.time.timestamps import MAX_TIMESTAMP, Duration, Timestamp
 from holdfast.model.windows.bounded import BoundedWindow
 from holdfast.model.windows.codec import window_from_bytes
@@ -108,7 +108,7 @@ class StoredLayout(Layout):
         self.specs = stored_specs(manifest, None, trust_pickle=trust_pickle)
         self.places = {spec.name: place for place, spec in enumerate(self.specs)}
         self.described = {cell["name"]: cell for cell in manifest["cells"]}
-        self.cells: list[StateSpec] = [self.specs[self.places[name]] for name in self.described]
+        self.cells: list[StateSpec[State]] = [self.specs[self.places[name]] for name in self.described]
         self.timers = []
         self.domains = []
         self.first_timer = 0
@@ -117,7 +117,7 @@ class StoredLayout(Layout):
         self.keeps_last_use = False
         self.stamps = {}
 
-    def kind_of(self, spec: StateSpec) -> str:
+    def kind_of(self, spec: StateSpec[State]) -> str:
         """Of a cell its kind; "timer"; or "hidden", of what the engine keeps for itself."""
         if spec.name in self.described:
             return str(self.described[spec.name]["kind"])
@@ -129,7 +129,7 @@ class StoredCell(NamedTuple):
 
     slot: Slot
     window: WindowState
-    spec: StateSpec
+    spec: StateSpec[State]
     kind: str
     """See `StoredLayout.kind_of`."""
     table: Table
@@ -159,7 +159,7 @@ class StoredGroup(NamedTuple):
                     expires = None if stamp is None else stamp + lifetime
                     yield StoredCell(slot, window, spec, kind, table, table.values[slot], expires)
 
-    def _stamps(self, window: WindowState, layout: StoredLayout, spec: StateSpec) -> tuple[Mapping[Slot, int], int]:
+    def _stamps(self, window: WindowState, layout: StoredLayout, spec: StateSpec[State]) -> tuple[Mapping[Slot, int], int]:
         """When the cell of each key was last touched, and how long it lives from then."""
         ttl = layout.described.get(spec.name, {}).get("ttl")
         if ttl is None:

@@ -11,7 +11,7 @@ from holdfast.engine.tables.maps import MapCell, MapTable
 from holdfast.engine.tables.ordered import OrderedListCell, OrderedListTable
 from holdfast.engine.tables.sets import SetCell, SetTable
 from holdfast.engine.tables.value import ValueCell, ValueTable, value_cell
-from holdfast.model.state.specs import StateSpec
+from holdfast.model.state.specs import State, StateSpec
 
 __all__ = ["Focus", "Rows", "Slot", "Table", "Undo", "make_cell", "make_table"]
 
@@ -25,13 +25,13 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
 }
 
 
-def make_table(spec: StateSpec) -> Table:
+def make_table(spec: StateSpec[State]) -> Table:
     """An empty table for the cells that the spec declares."""
     table: Table = _KINDS[spec.kind][0](spec)
     return table
 
 
-def make_cell(spec: StateSpec, focus: Focus, undo: Undo | None) -> Cell[Any]:
+def make_cell(spec: StateSpec[State], focus: Focus, undo: Undo | None) -> Cell[Any]:
     """A live cell; without `undo` a call cannot be taken back, which is a little faster."""
     if spec.kind == "value":
         return value_cell(spec, focus, undo)

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.engine.tables.base import APPEND, REPLACE, Cell, Focus, Rows, Slot, Table, Undo, collection_bytes
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.model.coders import Coder
-from holdfast.model.state.specs import BagState, StateSpec
+from holdfast.model.state.specs import BagState, State, StateSpec
 
 __all__ = ["BagCell", "BagTable", "BagView", "LimitedBagCell", "OverLimit"]
 
@@ -54,7 +54,7 @@ class BagTable(Table):
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return [change(stored) for stored in entry]
 
-    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+    def stored(self, entry: Any) -> list[tuple[Coder[Any], Collection[Any]]]:
         return [(self.spec.coder, entry)]
 
     def shorten(self, key: Slot, most: int) -> int:
@@ -89,7 +89,7 @@ class BagView(Iterable[Any]):
 
     __slots__ = ("_coder", "_length", "_values")
 
-    def __init__(self, values: list[Any], coder: Coder) -> None:
+    def __init__(self, values: list[Any], coder: Coder[Any]) -> None:
         self._values = values
         self._length = len(values)
         self._coder = coder
@@ -138,7 +138,7 @@ class LimitedBagCell(BagCell):
 
     __slots__ = ("_most",)
 
-    def __init__(self, spec: StateSpec, focus: Focus, undo: Undo | None, most: int) -> None:
+    def __init__(self, spec: StateSpec[State], focus: Focus, undo: Undo | None, most: int) -> None:
         super().__init__(spec, focus, undo)
         self._most = most
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from holdfast.errors import CoderError
 from holdfast.model.coders import Coder, Encoded
 from holdfast.model.functions.signature import cell_methods
-from holdfast.model.state.specs import StateSpec
+from holdfast.model.state.specs import State, StateSpec
 
 __all__ = [
     "APPEND",
@@ -140,7 +140,7 @@ class Table(abc.ABC):
     emptied: ClassVar[Any] = None
     """What `changes` says of a key that had something and has nothing now."""
 
-    def __init__(self, spec: StateSpec) -> None:
+    def __init__(self, spec: StateSpec[State]) -> None:
         self.spec = spec
         self.values: dict[Any, Any] = {}
         self.changes: dict[Any, Any] = {}
@@ -162,7 +162,7 @@ class Table(abc.ABC):
         raise NotImplementedError(type(self).__name__)
 
     @abc.abstractmethod
-    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+    def stored(self, entry: Any) -> list[tuple[Coder[Any], Collection[Any]]]:
         """The stored values that an entry is made of, with their coders."""
 
     def items(self) -> int:
@@ -212,11 +212,11 @@ class Cell(Generic[TableT]):
 
     __slots__ = ("_changes", "_coder", "_direct", "_focus", "_spec", "_table", "_undo", "_values")
 
-    def __init__(self, spec: StateSpec, focus: Focus, undo: Undo | None) -> None:
+    def __init__(self, spec: StateSpec[State], focus: Focus, undo: Undo | None) -> None:
         self._spec = spec
         self._focus = focus
         self._undo = undo
-        self._coder: Coder = spec.coder
+        self._coder: Coder[Any] = spec.coder
         self._direct = spec.coder.direct_types
 
     def attach(self, table: TableT) -> None:
@@ -248,7 +248,7 @@ class Cell(Generic[TableT]):
         return f"<{self._spec.kind} cell {self._spec.name!r}>"
 
 
-def freeze(coder: Coder, value: Any, cell: str) -> Any:
+def freeze(coder: Coder[Any], value: Any, cell: str) -> Any:
     """The stored form of a value; a value that does not fit names the cell."""
     if type(value) in coder.direct_types:
         return value
@@ -270,7 +270,7 @@ def collection_bytes(kind: type, collections: Collection[Any]) -> int:
         return sum(map(sys.getsizeof, collections))
 
 
-def as_members(coder: Coder, stored: list[Any]) -> list[Any]:
+def as_members(coder: Coder[Any], stored: list[Any]) -> list[Any]:
     """What a block gave, in the form that `freeze` gives: only then is a member of a set or the key of a map found."""
     if Encoded not in map(type, stored) or not coder.is_immutable():
         return stored

@@ -19,7 +19,7 @@ class CombiningTable(ValueTable):
 
     __slots__ = ()
 
-    spec: CombiningStateSpec
+    spec: CombiningStateSpec[Any, Any]
 
     def delta(self) -> Iterator[Rows]:
         self.prepare()
@@ -46,7 +46,7 @@ class CombiningTable(ValueTable):
         return super().conceal(combine_fn.add_input(combine_fn.create_accumulator(), value))
 
 
-class CombiningCell(Cell[CombiningTable], CombiningState):
+class CombiningCell(Cell[CombiningTable], CombiningState[Any, Any]):
     """Adds to and reads from the accumulator.
 
     `add_input` may change its accumulator in place: it is given a stored one only when that is immutable, else one
@@ -55,7 +55,7 @@ class CombiningCell(Cell[CombiningTable], CombiningState):
 
     __slots__ = ("_add_input", "_create", "_extract")
 
-    def __init__(self, spec: CombiningStateSpec, focus: Focus, undo: Undo | None) -> None:
+    def __init__(self, spec: CombiningStateSpec[Any, Any], focus: Focus, undo: Undo | None) -> None:
         super().__init__(spec, focus, undo)
         combine_fn = combine_fn_of(spec)
         self._create = combine_fn.create_accumulator
@@ -92,7 +92,7 @@ class CombiningCell(Cell[CombiningTable], CombiningState):
         return stored
 
 
-def combine_fn_of(spec: CombiningStateSpec) -> CombineFn:
+def combine_fn_of(spec: CombiningStateSpec[Any, Any]) -> CombineFn[Any, Any, Any]:
     """The CombineFn of a spec that passed validation."""
     assert spec.combine_fn is not None
     return spec.combine_fn

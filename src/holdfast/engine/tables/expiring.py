@@ -10,7 +10,7 @@ from holdfast.engine.tables.base import Cell, Focus, Undo
 from holdfast.engine.tables.value import value_cell
 from holdfast.model.coders import VarIntCoder
 from holdfast.model.functions.signature import cell_methods
-from holdfast.model.state.specs import StateSpec, ValueStateSpec
+from holdfast.model.state.specs import State, StateSpec, ValueStateSpec
 from holdfast.model.state.ttl import Ttl, lump
 from holdfast.model.time.timestamps import MIN_TIMESTAMP
 
@@ -22,7 +22,7 @@ NEVER_TOUCHED = MIN_TIMESTAMP.micros
 _READS = frozenset({"contains", "get", "items", "keys", "read", "read_range", "values"})
 
 
-def stamp_spec(spec: StateSpec) -> ValueStateSpec:
+def stamp_spec(spec: StateSpec[State]) -> ValueStateSpec[Any]:
     """The hidden cell that has the time of the last touch, in microseconds."""
     return ValueStateSpec(stamp_name(spec.name), VarIntCoder())
 
@@ -151,7 +151,7 @@ def _class_for(live: Any, methods: tuple[str, ...]) -> type[_Expiring]:
     return type(f"Expiring{live.__name__}", (_Expiring, live), {**made, "clear": _Expiring.clear})
 
 
-def expiring_cell(spec: StateSpec, inner: Cell[Any], focus: Focus, undo: Undo | None, clock: TtlClock) -> Any:
+def expiring_cell(spec: StateSpec[State], inner: Cell[Any], focus: Focus, undo: Undo | None, clock: TtlClock) -> Any:
     """A cell that minds the TTL of its spec."""
     assert spec.ttl is not None
     wrapper = _class_for(spec.live, tuple(cell_methods(spec)))

@@ -45,7 +45,7 @@ class MapTable(Table):
 
     __slots__ = ()
 
-    spec: MapStateSpec
+    spec: MapStateSpec[Any, Any]
 
     def delta(self) -> Iterator[Rows]:
         merged = [key for key, touched in self.changes.items() if touched is not None]
@@ -98,7 +98,7 @@ class MapTable(Table):
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return {name: change(stored) for name, stored in entry.items()}
 
-    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+    def stored(self, entry: Any) -> list[tuple[Coder[Any], Collection[Any]]]:
         return [(self.spec.key_coder, entry.keys()), (self.spec.coder, entry.values())]
 
     def items(self) -> int:
@@ -118,7 +118,7 @@ class MapTable(Table):
 class MapCell(Cell[MapTable], MapState[Any, Any]):
     __slots__ = ("_key_coder",)
 
-    def __init__(self, spec: MapStateSpec, focus: Focus, undo: Undo | None) -> None:
+    def __init__(self, spec: MapStateSpec[Any, Any], focus: Focus, undo: Undo | None) -> None:
         super().__init__(spec, focus, undo)
         self._key_coder = spec.key_coder
 

@@ -126,7 +126,7 @@ class OrderedListTable(Table):
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return Series(list(entry.times), [change(stored) for stored in entry.values])
 
-    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+    def stored(self, entry: Any) -> list[tuple[Coder[Any], Collection[Any]]]:
         return [(_TIMES, entry.times), (self.spec.coder, entry.values)]
 
     def items(self) -> int:

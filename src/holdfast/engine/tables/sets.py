@@ -70,7 +70,7 @@ class SetTable(Table):
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return {change(stored) for stored in entry}
 
-    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+    def stored(self, entry: Any) -> list[tuple[Coder[Any], Collection[Any]]]:
         return [(self.spec.coder, entry)]
 
     def items(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.engine.tables.base import DROP, MISSING, PUT, Cell, Focus, Rows, Slot, Table, Undo
 from holdfast.model.coders import BooleanCoder, BytesCoder, Coder, Encoded, FloatCoder, StrUtf8Coder, VarIntCoder
-from holdfast.model.state.specs import StateSpec, ValueState
+from holdfast.model.state.specs import State, StateSpec, ValueState
 
 __all__ = ["ValueCell", "ValueTable", "value_cell"]
 
@@ -26,7 +26,7 @@ class ValueTable(Table):
 
     emptied = MISSING
 
-    def __init__(self, spec: StateSpec) -> None:
+    def __init__(self, spec: StateSpec[State]) -> None:
         super().__init__(spec)
         self.any_dropped = False
 
@@ -80,7 +80,7 @@ class ValueTable(Table):
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return change(entry)
 
-    def stored(self, entry: Any) -> list[tuple[Coder, Collection[Any]]]:
+    def stored(self, entry: Any) -> list[tuple[Coder[Any], Collection[Any]]]:
         return [(self.spec.coder, (entry,))]
 
     def reveal(self, key: Slot) -> Any:
@@ -121,7 +121,7 @@ class DirectValueCell(ValueCell):
 
     __slots__ = ("_type",)
 
-    def __init__(self, spec: StateSpec, focus: Focus, undo: Undo | None) -> None:
+    def __init__(self, spec: StateSpec[State], focus: Focus, undo: Undo | None) -> None:
         super().__init__(spec, focus, undo)
         (self._type,) = spec.coder.direct_types
 
@@ -155,7 +155,7 @@ class GuardedValueCell(ValueCell):
         self._undo.restore(self._changes, self._focus.key)
 
 
-def value_cell(spec: StateSpec, focus: Focus, undo: Undo | None) -> ValueCell:
+def value_cell(spec: StateSpec[State], focus: Focus, undo: Undo | None) -> ValueCell:
     """A value cell that remembers what it changes only if somebody asks."""
     if undo is not None:
         return GuardedValueCell(spec, focus, undo)

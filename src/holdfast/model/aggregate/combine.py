@@ -7,16 +7,25 @@ result must not depend on how the values were divided among them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdfast.errors import InputError, InvalidStep
 from holdfast.model.foreign import foreign_problem
 
+if TYPE_CHECKING:
+    from holdfast.model.coders import Coder
+
 __all__ = ["BuiltinSum", "CallableCombineFn", "CombineFn", "FieldCombineFn"]
 
+InputT = TypeVar("InputT", contravariant=True)
+AccumulatorT = TypeVar("AccumulatorT")
+OutputT = TypeVar("OutputT", covariant=True)
 
-class CombineFn:
+
+class CombineFn(Generic[InputT, AccumulatorT, OutputT]):
     """Folds values into accumulators, merges accumulators, and makes the result of one.
+
+    For a type checker say of which types: `class Longest(CombineFn[str, int, int])`.
 
     Order of calls: `setup`; then for each accumulator `create_accumulator`, any number of `add_input` and
     `add_inputs`, perhaps `compact` before it is stored; then perhaps `merge_accumulators`, and
@@ -30,46 +39,48 @@ class CombineFn:
     def setup(self, *args: Any, **kwargs: Any) -> None:
         """Opens what the calls need, once for each copy of this object."""
 
-    def create_accumulator(self, *args: Any, **kwargs: Any) -> Any:
+    def create_accumulator(self, *args: Any, **kwargs: Any) -> AccumulatorT:
         """A new accumulator that holds nothing."""
         raise NotImplementedError(f"{type(self).__name__}.create_accumulator")
 
-    def add_input(self, mutable_accumulator: Any, element: Any, *args: Any, **kwargs: Any) -> Any:
+    def add_input(self, mutable_accumulator: AccumulatorT, element: InputT, *args: Any, **kwargs: Any) -> AccumulatorT:
         """The accumulator with one more value."""
         raise NotImplementedError(f"{type(self).__name__}.add_input")
 
-    def add_inputs(self, mutable_accumulator: Any, elements: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+    def add_inputs(
+        self, mutable_accumulator: AccumulatorT, elements: Iterable[InputT], *args: Any, **kwargs: Any
+    ) -> AccumulatorT:
         """The accumulator with several more values, as if each were added in turn."""
         for element in elements:
             mutable_accumulator = self.add_input(mutable_accumulator, element, *args, **kwargs)
         return mutable_accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+    def merge_accumulators(self, accumulators: Iterable[AccumulatorT], *args: Any, **kwargs: Any) -> AccumulatorT:
         """One accumulator that holds what all of them held, in that order."""
         raise NotImplementedError(f"{type(self).__name__}.merge_accumulators")
 
-    def compact(self, accumulator: Any, *args: Any, **kwargs: Any) -> Any:
+    def compact(self, accumulator: AccumulatorT, *args: Any, **kwargs: Any) -> AccumulatorT:
         """The accumulator in its smallest form, to be stored."""
         return accumulator
 
-    def extract_output(self, accumulator: Any, *args: Any, **kwargs: Any) -> Any:
+    def extract_output(self, accumulator: AccumulatorT, *args: Any, **kwargs: Any) -> OutputT:
         """The result."""
         raise NotImplementedError(f"{type(self).__name__}.extract_output")
 
     def teardown(self, *args: Any, **kwargs: Any) -> None:
         """Closes what `setup` opened. It is not called when the process dies."""
 
-    def apply(self, elements: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+    def apply(self, elements: Iterable[InputT], *args: Any, **kwargs: Any) -> OutputT:
         """The result of these values alone."""
         accumulator = self.create_accumulator(*args, **kwargs)
         accumulator = self.add_inputs(accumulator, elements, *args, **kwargs)
         return self.extract_output(accumulator, *args, **kwargs)
 
-    def get_accumulator_coder(self) -> Any:
+    def get_accumulator_coder(self) -> Coder[AccumulatorT] | None:
         """The coder for accumulators; None for the default one."""
         return None
 
-    def for_input_type(self, input_type: Any) -> CombineFn:
+    def for_input_type(self, input_type: object) -> CombineFn[InputT, AccumulatorT, OutputT]:
         """The same function, whatever the type of the values."""
         return self
 
@@ -77,13 +88,13 @@ class CombineFn:
         return type(self).__name__
 
     @staticmethod
-    def from_callable(fn: Callable[..., Any]) -> CombineFn:
+    def from_callable(fn: Callable[..., object]) -> CombineFn[Any, Any, Any]:
         """A function from an iterable of values to one value, as a `CombineFn`."""
         _check_callable(fn)
         return CallableCombineFn(fn)
 
     @staticmethod
-    def maybe_from_callable(fn: CombineFn | Callable[..., Any]) -> CombineFn:
+    def maybe_from_callable(fn: CombineFn[Any, Any, Any] | Callable[..., object]) -> CombineFn[Any, Any, Any]:
         """A `CombineFn` as it is, a function as a `CombineFn`; the builtin `sum` as one that adds plainly."""
         if isinstance(fn, CombineFn):
             return fn
@@ -92,7 +103,7 @@ class CombineFn:
         return CombineFn.from_callable(fn)
 
 
-class CallableCombineFn(CombineFn):
+class CallableCombineFn(CombineFn[Any, tuple[Any, ...], Any]):
     """A function from a list of values to one value, such as `max`.
 
     It is called with results of its own among the values, so these must be of one kind, and the function
@@ -139,7 +150,7 @@ def added(values: Iterable[Any]) -> Any:
     return total
 
 
-class BuiltinSum(CombineFn):
+class BuiltinSum(CombineFn[Any, Any, Any]):
     """What the builtin `sum` becomes: plain addition, the accumulator being the sum so far, at first 0."""
 
     def create_accumulator(self) -> Any:
@@ -158,7 +169,7 @@ class BuiltinSum(CombineFn):
         return "CombineFn(sum)"
 
 
-class FieldCombineFn(CombineFn):
+class FieldCombineFn(CombineFn[Any, AccumulatorT, OutputT]):
     """A combiner of the elements themselves or, with a field name, of that field of each element.
 
     The elements are then rows, mappings or objects. As in SQL, an element whose field is None is left out;
@@ -170,14 +181,14 @@ class FieldCombineFn(CombineFn):
             raise InvalidStep(type(self).__name__, [f"its field must be the name of one, but is {field!r}"])
         self.field = field
 
-    def add_input(self, mutable_accumulator: Any, element: Any) -> Any:
+    def add_input(self, mutable_accumulator: AccumulatorT, element: Any) -> AccumulatorT:
         if self.field is not None:
             element = _field_of(element, self.field)
             if element is None:
                 return mutable_accumulator
         return self._add(mutable_accumulator, element)
 
-    def _add(self, accumulator: Any, value: Any) -> Any:
+    def _add(self, accumulator: AccumulatorT, value: Any) -> AccumulatorT:
         raise NotImplementedError
 
     def _values(self, elements: Iterable[Any]) -> Iterable[Any]:

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-class Sum(FieldCombineFn):
+class Sum(FieldCombineFn[Any, Any]):
     """The sum, by plain addition from 0. The sum of nothing is 0."""
 
     def create_accumulator(self) -> Any:
@@ -54,7 +54,7 @@ class Sum(FieldCombineFn):
         return accumulator
 
 
-class Count(FieldCombineFn):
+class Count(FieldCombineFn[int, int]):
     """How many elements there are; with a field, how many have it."""
 
     def create_accumulator(self) -> int:
@@ -70,7 +70,7 @@ class Count(FieldCombineFn):
         return accumulator
 
 
-class Mean(FieldCombineFn):
+class Mean(FieldCombineFn[tuple[Any, int], Any]):
     """The arithmetic mean; NaN for nothing. The accumulator is (sum, count)."""
 
     def create_accumulator(self) -> tuple[Any, int]:
@@ -91,7 +91,7 @@ class Mean(FieldCombineFn):
         return total / count if count else math.nan
 
 
-class _Extreme(FieldCombineFn):
+class _Extreme(FieldCombineFn[tuple[Any, ...], Any]):
     """The first of the extreme values. The accumulator is () for nothing, else (value,)."""
 
     def create_accumulator(self) -> tuple[Any, ...]:
@@ -128,7 +128,7 @@ class Max(_Extreme):
         return bool(other < value)
 
 
-class Top(CombineFn):
+class Top(CombineFn[Any, list[Any], list[Any]]):
     """The `n` largest elements as a list, largest first; with `reverse` the smallest, smallest first.
 
     They are compared by `key(element)` if there is a key. Of equal ones the earlier come first and stay.
@@ -185,7 +185,7 @@ class Smallest(Top):
         super().__init__(n, key, reverse=True)
 
 
-class ToList(FieldCombineFn):
+class ToList(FieldCombineFn[list[Any], list[Any]]):
     """All values as a list, in the order in which they came. It grows without bound."""
 
     def create_accumulator(self) -> list[Any]:
@@ -206,7 +206,7 @@ class ToList(FieldCombineFn):
         return list(accumulator)
 
 
-class ToSet(FieldCombineFn):
+class ToSet(FieldCombineFn[set[Any], set[Any]]):
     """The distinct values as a set. It grows with their number."""
 
     def create_accumulator(self) -> set[Any]:
@@ -227,13 +227,13 @@ class ToSet(FieldCombineFn):
         return set(accumulator)
 
 
-class ToDict(CombineFn):
+class ToDict(CombineFn[tuple[Any, Any], dict[Any, Any], dict[Any, Any]]):
     """The (key, value) pairs as a dict; the last value of a key holds. It grows with the number of keys."""
 
     def create_accumulator(self) -> dict[Any, Any]:
         return {}
 
-    def add_input(self, mutable_accumulator: dict[Any, Any], element: Any) -> dict[Any, Any]:
+    def add_input(self, mutable_accumulator: dict[Any, Any], element: tuple[Any, Any]) -> dict[Any, Any]:
         try:
             key, value = element
         except (TypeError, ValueError):

@@ -17,7 +17,7 @@ from holdfast.model.aggregate.combine import FieldCombineFn
 __all__ = ["ApproximateDistinct"]
 
 
-class ApproximateDistinct(FieldCombineFn):
+class ApproximateDistinct(FieldCombineFn[bytes, int]):
     """About how many distinct values there are, as an int (a HyperLogLog sketch).
 
     With `precision` p the standard error is about 1.04 / sqrt(2**p), 1.6 % at the default 12, and the state

@@ -6,12 +6,14 @@ import json
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from holdfast.errors import CoderError
 from holdfast.model.coders import blocks
 
 __all__ = ["BuiltinCoder", "Coder", "Encoded", "shortened"]
+
+T = TypeVar("T")
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 120
@@ -26,12 +28,12 @@ class Encoded(bytes):
     __slots__ = ()
 
 
-class Coder(ABC):
+class Coder(ABC, Generic[T]):
     """How values of one kind become bytes and come back.
 
     A coder of your own brings `encode` and `decode`, and may say more of its values:
 
-        class CelsiusCoder(Coder):
+        class CelsiusCoder(Coder[Celsius]):
             def encode(self, value): return struct.pack(">d", value.degrees)
             def decode(self, data): return Celsius(*struct.unpack(">d", data))
             def is_deterministic(self): return True   # same value, same bytes: fit for keys
@@ -56,10 +58,10 @@ class Coder(ABC):
     """Exact types whose values are stored as they are, without any check."""
 
     @abstractmethod
-    def encode(self, value: Any) -> bytes: ...
+    def encode(self, value: T) -> bytes: ...
 
     @abstractmethod
-    def decode(self, data: bytes) -> Any: ...
+    def decode(self, data: bytes) -> T: ...
 
     def is_deterministic(self) -> bool:
         """Does the same value always have the same bytes?
@@ -77,20 +79,20 @@ class Coder(ABC):
         """The stable name by which stored data refers to this coder."""
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """What a manifest stores of this coder: JSON values only."""
         return {"id": self.identifier, "version": self.version}
 
-    def freeze(self, value: Any) -> Any:
+    def freeze(self, value: T) -> object:
         """The stored form of a value. Raises a CoderError when the value does not fit."""
         data = self.encode_checked(value)
         return value if self.is_immutable() else Encoded(data)
 
-    def thaw(self, stored: Any) -> Any:
+    def thaw(self, stored: object) -> T:
         """The value of a stored form: a new one each time, if it is mutable."""
-        return self.decode_checked(stored) if type(stored) is Encoded else stored
+        return self.decode_checked(stored) if type(stored) is Encoded else stored  # type: ignore[return-value]
 
-    def encode_block(self, stored: Sequence[Any]) -> bytes:
+    def encode_block(self, stored: Sequence[object]) -> bytes:
         """One block of bytes for many stored values. The layouts are drawn in `blocks`."""
         try:
             return self._write_block(stored if type(stored) is list else list(stored))
@@ -127,7 +129,7 @@ class Coder(ABC):
             raise blocks.Damaged(f"unknown layout {block[0]:#04x}")
         return blocks.read_slices(block, Encoded)
 
-    def encode_checked(self, value: Any) -> bytes:
+    def encode_checked(self, value: T) -> bytes:
         """encode(), every failure as a CoderError which names coder and value."""
         try:
             data = self.encode(value)
@@ -139,7 +141,7 @@ class Coder(ABC):
             raise self.misfit(value, f"encode() returned {shortened(data)} instead of bytes")
         return bytes(data)
 
-    def decode_checked(self, data: bytes) -> Any:
+    def decode_checked(self, data: bytes) -> T:
         """decode(), every failure as a CoderError which names coder and bytes. It is given plain bytes."""
         try:
             return self.decode(bytes(data))
@@ -148,7 +150,7 @@ class Coder(ABC):
         except Exception as error:
             raise self.damaged(data, error) from error
 
-    def misfit(self, value: Any, why: str, todo: str = "") -> CoderError:
+    def misfit(self, value: object, why: str, todo: str = "") -> CoderError:
         """The error for a value which this coder does not take."""
         kind = type(value).__qualname__
         what = f"The coder {self.identifier!r} cannot encode {shortened(value)} of type {kind}."
@@ -175,7 +177,7 @@ class Coder(ABC):
         return hash(json.dumps(self.describe(), sort_keys=True, default=str))
 
 
-class BuiltinCoder(Coder):
+class BuiltinCoder(Coder[T]):
     """A coder of this package: it has a short name, and its own block layouts.
 
     Closed to subclasses elsewhere: blocks do not go through encode() and decode(), so a subclass that
@@ -184,7 +186,7 @@ class BuiltinCoder(Coder):
 
     short_name: ClassVar[str]
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if not cls.__module__.startswith(__name__.rpartition(".")[0] + "."):
             raise TypeError(
@@ -197,7 +199,7 @@ class BuiltinCoder(Coder):
         return self.short_name
 
 
-def shortened(value: Any) -> str:
+def shortened(value: object) -> str:
     """A repr of bounded length that never fails."""
     try:
         text = _SHORT.repr(value)

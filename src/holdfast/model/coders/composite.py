@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from holdfast.errors import CoderError
 from holdfast.model.coders import blocks
@@ -26,27 +26,51 @@ from holdfast.model.coders.integers import read_varint, write_varint
 
 __all__ = ["IterableCoder", "JsonCoder", "ListCoder", "MapCoder", "NullableCoder", "TupleCoder"]
 
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+TupleT = TypeVar("TupleT", bound="tuple[Any, ...]")
 
-class TupleCoder(BuiltinCoder):
+
+class TupleCoder(BuiltinCoder[TupleT]):
     """Tuples with one coder for each component."""
 
     short_name = "tuple"
 
-    def __init__(self, components: Sequence[Coder]) -> None:
+    @overload
+    def __init__(self: TupleCoder[tuple[A]], components: tuple[Coder[A]]) -> None: ...
+
+    @overload
+    def __init__(self: TupleCoder[tuple[A, B]], components: tuple[Coder[A], Coder[B]]) -> None: ...
+
+    @overload
+    def __init__(self: TupleCoder[tuple[A, B, C]], components: tuple[Coder[A], Coder[B], Coder[C]]) -> None: ...
+
+    @overload
+    def __init__(self: TupleCoder[tuple[A, B, C, D]], components: tuple[Coder[A], Coder[B], Coder[C], Coder[D]]) -> None: ...
+
+    @overload
+    def __init__(self: TupleCoder[tuple[Any, ...]], components: Sequence[Coder[Any]]) -> None: ...
+
+    def __init__(self, components: Sequence[Coder[Any]]) -> None:
         self.components = tuple(_checked(component) for component in components)
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: TupleT) -> bytes:
         self._check(value)
         out: list[bytes] = []
         for index, (component, item) in enumerate(zip(self.components, value, strict=True)):
             _write_part(out, component, item, f"component {index}")
         return b"".join(out)
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> TupleT:
         reader = _Reader(self, data)
         value = tuple([reader.part(component) for component in self.components])
         reader.finish()
-        return value
+        return value  # type: ignore[return-value]
 
     def is_deterministic(self) -> bool:
         return all(component.is_deterministic() for component in self.components)
@@ -54,10 +78,10 @@ class TupleCoder(BuiltinCoder):
     def is_immutable(self) -> bool:
         return all(component.is_immutable() for component in self.components)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {**super().describe(), "components": [component.describe() for component in self.components]}
 
-    def freeze(self, value: Any) -> Any:
+    def freeze(self, value: TupleT) -> object:
         if not self.is_immutable():
             return Encoded(self.encode(value))
         self._check(value)
@@ -91,22 +115,22 @@ class TupleCoder(BuiltinCoder):
         return (list(self.components),)
 
 
-class ListCoder(BuiltinCoder):
+class ListCoder(BuiltinCoder[list[T]]):
     """Lists with one coder for all elements. A tuple is taken too, and comes back as a list."""
 
     short_name = "list"
 
-    def __init__(self, element: Coder) -> None:
+    def __init__(self, element: Coder[T]) -> None:
         self.element = _checked(element)
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: Iterable[T]) -> bytes:
         items = self._items(value)
         out = [write_varint(len(items))]
         for index, item in enumerate(items):
             _write_part(out, self.element, item, f"element {index}")
         return b"".join(out)
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> list[T]:
         reader = _Reader(self, data)
         value = [reader.part(self.element) for _ in range(reader.count())]
         reader.finish()
@@ -115,7 +139,7 @@ class ListCoder(BuiltinCoder):
     def is_deterministic(self) -> bool:
         return self.element.is_deterministic()
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {**super().describe(), "element": self.element.describe()}
 
     def _items(self, value: Any) -> Sequence[Any]:
@@ -127,7 +151,7 @@ class ListCoder(BuiltinCoder):
         return (self.element,)
 
 
-class IterableCoder(ListCoder):
+class IterableCoder(ListCoder[T]):
     """Anything that can be iterated over, but for text, bytes and mappings; it comes back as a list."""
 
     short_name = "iterable"
@@ -138,16 +162,16 @@ class IterableCoder(ListCoder):
         return list(value)
 
 
-class MapCoder(BuiltinCoder):
+class MapCoder(BuiltinCoder[dict[K, V]]):
     """Dicts with one coder for all keys and one for all values. As the order is kept, not deterministic."""
 
     short_name = "map"
 
-    def __init__(self, key: Coder, value: Coder) -> None:
+    def __init__(self, key: Coder[K], value: Coder[V]) -> None:
         self.key = _checked(key)
         self.value = _checked(value)
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: dict[K, V]) -> bytes:
         if type(value) is not dict:
             raise self.misfit(value, "It takes dicts.")
         out = [write_varint(len(value))]
@@ -156,9 +180,9 @@ class MapCoder(BuiltinCoder):
             _write_part(out, self.value, item, f"value of key {shortened(key)}")
         return b"".join(out)
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> dict[K, V]:
         reader = _Reader(self, data)
-        value: dict[Any, Any] = {}
+        value: dict[K, V] = {}
         for _ in range(reader.count()):
             key = reader.part(self.key)
             item = reader.part(self.value)
@@ -169,26 +193,26 @@ class MapCoder(BuiltinCoder):
         reader.finish()
         return value
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {**super().describe(), "key": self.key.describe(), "value": self.value.describe()}
 
     def _arguments(self) -> tuple[Any, ...]:
         return (self.key, self.value)
 
 
-class NullableCoder(BuiltinCoder):
+class NullableCoder(BuiltinCoder[T | None]):
     """None, or a value of another coder."""
 
     short_name = "nullable"
 
-    def __init__(self, inner: Coder) -> None:
+    def __init__(self, inner: Coder[T]) -> None:
         self.inner = _checked(inner)
         self.direct_types = self.inner.direct_types | {type(None)}
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: T | None) -> bytes:
         return b"\x00" if value is None else b"\x01" + self.inner.encode_checked(value)
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> T | None:
         if data == b"\x00":
             return None
         if data[:1] != b"\x01":
@@ -201,10 +225,10 @@ class NullableCoder(BuiltinCoder):
     def is_immutable(self) -> bool:
         return self.inner.is_immutable()
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {**super().describe(), "inner": self.inner.describe()}
 
-    def freeze(self, value: Any) -> Any:
+    def freeze(self, value: T | None) -> object:
         return None if value is None else _as_nullable(self.inner.freeze(value))
 
     def _write_block(self, stored: list[Any]) -> bytes:
@@ -227,7 +251,7 @@ class NullableCoder(BuiltinCoder):
         return (self.inner,)
 
 
-class JsonCoder(BuiltinCoder):
+class JsonCoder(BuiltinCoder[Any]):
     """JSON values, stored as text that people and other programs can read.
 
     Refuses what JSON would change without notice: tuples, keys other than text, nan, infinities, subclasses.
@@ -235,7 +259,7 @@ class JsonCoder(BuiltinCoder):
 
     short_name = "json"
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: object) -> bytes:
         try:
             self._check(value, "")
             text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -270,13 +294,13 @@ def _refuse_constant(name: str) -> Any:
     raise blocks.Damaged(f"{name} is not JSON")
 
 
-def _checked(coder: Any) -> Coder:
+def _checked(coder: Coder[T]) -> Coder[T]:
     if not isinstance(coder, Coder):
         raise CoderError(f"{shortened(coder)} is not a coder.", todo="Give an instance, as in VarIntCoder().")
     return coder
 
 
-def _thawed(coder: Coder, stored: list[Any]) -> list[Any]:
+def _thawed(coder: Coder[Any], stored: list[Any]) -> list[Any]:
     return [coder.thaw(item) for item in stored] if Encoded in set(map(type, stored)) else stored
 
 
@@ -288,7 +312,7 @@ def _as_inner(stored: Encoded) -> Any:
     return None if stored == b"\x00" else Encoded(stored[1:])
 
 
-def _write_part(out: list[bytes], coder: Coder, value: Any, where: str) -> None:
+def _write_part(out: list[bytes], coder: Coder[T], value: T, where: str) -> None:
     try:
         data = coder.encode_checked(value)
     except CoderError as error:
@@ -301,7 +325,7 @@ def _write_part(out: list[bytes], coder: Coder, value: Any, where: str) -> None:
 class _Reader:
     """Reads parts one after the other; what does not add up is a CoderError of the coder that reads."""
 
-    def __init__(self, coder: Coder, data: bytes) -> None:
+    def __init__(self, coder: Coder[Any], data: bytes) -> None:
         self._coder = coder
         self._data = data
         self._at = 0
@@ -315,7 +339,7 @@ class _Reader:
             raise self._coder.damaged(self._data, error) from error
         return number
 
-    def part(self, coder: Coder) -> Any:
+    def part(self, coder: Coder[T]) -> T:
         length = self.count()
         first, self._at = self._at, self._at + length
         return coder.decode_checked(self._data[first : self._at])

@@ -10,7 +10,7 @@ from holdfast.model.coders.base import Coder, Encoded
 __all__ = ["OpaqueCoder"]
 
 
-class OpaqueCoder(Coder):
+class OpaqueCoder(Coder[Any]):
     """Stands for a coder of a user's own, or one that pickles, where its code is not at hand or not trusted.
 
     Such coders store each value as one piece of bytes, so that values can be kept, moved and counted without decoding.
@@ -23,7 +23,7 @@ class OpaqueCoder(Coder):
     def identifier(self) -> str:
         return str(self._description.get("id", "?"))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return self._description
 
     def encode(self, value: Any) -> bytes:

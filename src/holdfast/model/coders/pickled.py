@@ -30,7 +30,7 @@ _ELSEWHERE = (
 )
 
 
-class PickleCoder(BuiltinCoder):
+class PickleCoder(BuiltinCoder[Any]):
     """Anything that can be pickled. Its bytes depend on the classes being importable where they are read.
 
     So a value of a class of the script itself, `__main__`, is refused: a worker's `__main__` is another one.
@@ -39,7 +39,7 @@ class PickleCoder(BuiltinCoder):
     short_name = "pickle"
     is_pickle = True
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: object) -> bytes:
         try:
             data = self._dumps(value)
         except Exception as error:
@@ -52,7 +52,7 @@ class PickleCoder(BuiltinCoder):
         except Exception as error:
             raise self.damaged(data, error) from error
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {**super().describe(), "opaque": True}
 
     def _dumps(self, value: Any) -> bytes:

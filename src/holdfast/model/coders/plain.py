@@ -24,7 +24,7 @@ _COLUMN_LAYOUTS = {bytes((tag,)) for tag in (*blocks.INTEGER_LAYOUTS, blocks.FLO
 _IMMUTABLE_LEAVES = frozenset(extensions.LEAF_NUMBERS) - {bytearray}
 
 
-class PlainCoder(BuiltinCoder):
+class PlainCoder(BuiltinCoder[Any]):
     """Any plain Python value, and every value comes back with the type it had.
 
     Plain are None, bool, int of any size, float, complex, str, bytes, bytearray, list, tuple, dict with any
@@ -46,7 +46,7 @@ class PlainCoder(BuiltinCoder):
     def is_deterministic(self) -> bool:
         return True
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: object) -> bytes:
         try:
             return PLAIN.pack(value)
         except Misfit as misfit:
@@ -58,7 +58,7 @@ class PlainCoder(BuiltinCoder):
         except Exception as error:
             raise self.damaged(data, error) from error
 
-    def freeze(self, value: Any) -> Any:
+    def freeze(self, value: Any) -> object:
         kind = type(value)
         if kind in ATOMS or (kind is tuple and ATOMS.issuperset(map(type, value))):
             return value

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import ormsgpack
@@ -33,6 +33,9 @@ from holdfast.model.coders.integers import (
     write_varint,
 )
 
+if TYPE_CHECKING:
+    from holdfast.model.time.timestamps import Timestamp
+
 __all__ = [
     "BigIntegerCoder",
     "BooleanCoder",
@@ -45,12 +48,15 @@ __all__ = [
 ]
 
 
+T = TypeVar("T")
+
+
 def _is_numpy_integer(value: Any) -> bool:
     # numpy counts spans of time among its integers.
     return isinstance(value, np.integer) and not isinstance(value, np.timedelta64)
 
 
-class _PrimitiveCoder(BuiltinCoder):
+class _PrimitiveCoder(BuiltinCoder[T]):
     """Subclasses bring `_convert` for what is not of a direct type, `_pack` and `_unpack` for what is."""
 
     wanted: str
@@ -61,16 +67,16 @@ class _PrimitiveCoder(BuiltinCoder):
     def is_immutable(self) -> bool:
         return True
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: T) -> bytes:
         return self._pack(self.freeze(value))
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> T:
         try:
             return self._unpack(bytes(data))
         except Exception as error:
             raise self.damaged(data, error) from error
 
-    def freeze(self, value: Any) -> Any:
+    def freeze(self, value: T) -> Any:
         if type(value) in self.direct_types:
             return value
         try:
@@ -91,14 +97,14 @@ class _PrimitiveCoder(BuiltinCoder):
         """The same value as a direct type, or anything else if there is none."""
         return None
 
-    def _pack(self, value: Any) -> bytes:
+    def _pack(self, value: T) -> bytes:
         raise NotImplementedError
 
-    def _unpack(self, data: bytes) -> Any:
+    def _unpack(self, data: bytes) -> T:
         raise NotImplementedError
 
 
-class _IntegerCoder(_PrimitiveCoder):
+class _IntegerCoder(_PrimitiveCoder[int]):
     wanted = "integers (int, numpy integers; not bool)"
     direct_types = frozenset({int})
 
@@ -145,7 +151,7 @@ class BigIntegerCoder(_IntegerCoder):
         return read_big_integer(data)
 
 
-class FloatCoder(_PrimitiveCoder):
+class FloatCoder(_PrimitiveCoder[float]):
     """Floats, bit by bit: nan, infinities and -0.0 come back as they went in."""
 
     short_name = "float"
@@ -170,7 +176,7 @@ class FloatCoder(_PrimitiveCoder):
         return blocks.read_floats(block) if block[0] == blocks.FLOATS else super()._read_block(block)
 
 
-class BooleanCoder(_PrimitiveCoder):
+class BooleanCoder(_PrimitiveCoder[bool]):
     """True and False."""
 
     short_name = "bool"
@@ -195,7 +201,7 @@ class BooleanCoder(_PrimitiveCoder):
         return blocks.read_booleans(block) if block[0] == blocks.BOOLEANS else super()._read_block(block)
 
 
-class _MessagePackedCoder(_PrimitiveCoder):
+class _MessagePackedCoder(_PrimitiveCoder[T]):
     """Blocks as one MessagePack array of the direct type."""
 
     def _write_block(self, stored: list[Any]) -> bytes:
@@ -210,7 +216,7 @@ class _MessagePackedCoder(_PrimitiveCoder):
         return values
 
 
-class StrUtf8Coder(_MessagePackedCoder):
+class StrUtf8Coder(_MessagePackedCoder[str]):
     """Text as UTF-8."""
 
     short_name = "str"
@@ -238,7 +244,7 @@ class StrUtf8Coder(_MessagePackedCoder):
         return super()._read_block(block)
 
 
-class BytesCoder(_MessagePackedCoder):
+class BytesCoder(_MessagePackedCoder[bytes]):
     """Bytes as they are."""
 
     short_name = "bytes"
@@ -257,7 +263,7 @@ class BytesCoder(_MessagePackedCoder):
         return data
 
 
-class DecimalCoder(_PrimitiveCoder):
+class DecimalCoder(_PrimitiveCoder[Decimal]):
     """Decimals with all of their digits and their exponent: Decimal("1.10") stays so. An int is converted."""
 
     short_name = "decimal"
@@ -285,7 +291,7 @@ class DecimalCoder(_PrimitiveCoder):
         return list(map(Decimal, texts))
 
 
-class TimestampCoder(_PrimitiveCoder):
+class TimestampCoder(_PrimitiveCoder["Timestamp"]):
     """Timestamps to the microsecond. A number is taken as seconds since the epoch."""
 
     short_name = "timestamp"
@@ -303,10 +309,10 @@ class TimestampCoder(_PrimitiveCoder):
             value = value.item()
         return self._timestamp(value) if type(value) in (int, float) else None
 
-    def _pack(self, value: Any) -> bytes:
+    def _pack(self, value: Timestamp) -> bytes:
         return struct.pack(">q", value.micros)
 
-    def _unpack(self, data: bytes) -> Any:
+    def _unpack(self, data: bytes) -> Timestamp:
         return self._timestamp(micros=struct.unpack(">q", data)[0])
 
     def _write_block(self, stored: list[Any]) -> bytes:

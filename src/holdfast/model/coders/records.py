@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from datetime import datetime, time, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 import ormsgpack
 
@@ -22,11 +22,13 @@ from holdfast.model.coders.record_shapes import is_record_class, qualified_name,
 
 __all__ = ["RecordCoder", "RecordViewCoder"]
 
+T = TypeVar("T")
+
 _IMMUTABLE_KINDS = ATOMS | (frozenset(extensions.LEAF_NUMBERS) - {bytearray})
 _TODO = "Name further classes that a field may hold: RecordCoder(Order, Line, Colour)."
 
 
-class RecordCoder(BuiltinCoder):
+class RecordCoder(BuiltinCoder[T]):
     """Values of one class of records: a dataclass, a NamedTuple or a msgspec struct.
 
     A field may hold any plain value, and records and enumerations of the classes that the annotations mention,
@@ -43,7 +45,7 @@ class RecordCoder(BuiltinCoder):
 
     short_name = "record"
 
-    def __init__(self, record_class: type, *more: type) -> None:
+    def __init__(self, record_class: type[T], *more: type) -> None:
         if not is_record_class(record_class):
             raise CoderError(
                 f"{shortened(record_class)} is not a class of records.",
@@ -58,7 +60,7 @@ class RecordCoder(BuiltinCoder):
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.record_class, *self.more))
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: T) -> bytes:
         if type(value) is not self.record_class:
             raise self.misfit(value, f"It takes values of exactly {qualified_name(self.record_class)}.")
         try:
@@ -66,9 +68,10 @@ class RecordCoder(BuiltinCoder):
         except Misfit as misfit:
             raise self.misfit(value, misfit.where() + ".", _TODO) from misfit.__cause__
 
-    def decode(self, data: bytes) -> Any:
+    def decode(self, data: bytes) -> T:
         try:
-            return self._shape.build(_fields(self._format.unpack(data)))
+            record: T = self._shape.build(_fields(self._format.unpack(data)))
+            return record
         except Exception as error:
             raise self.damaged(data, error) from error
 
@@ -78,7 +81,7 @@ class RecordCoder(BuiltinCoder):
     def is_immutable(self) -> bool:
         return self._immutable
 
-    def freeze(self, value: Any) -> Any:
+    def freeze(self, value: T) -> object:
         # Annotations can be wrong: what counts is what the fields hold.
         if self._immutable and type(value) is self.record_class:
             held = self._shape.fields_of(value).values()
@@ -86,7 +89,7 @@ class RecordCoder(BuiltinCoder):
                 return value
         return Encoded(self.encode(value))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         others = {
             name: shape_of(kind).annotations if is_record_class(kind) else [member.name for member in kind]
             for name, kind in sorted(self._format.classes.items())
@@ -103,7 +106,7 @@ class RecordCoder(BuiltinCoder):
         return f"RecordCoder({', '.join(kind.__qualname__ for kind in (self.record_class, *self.more))})"
 
 
-class RecordViewCoder(BuiltinCoder):
+class RecordViewCoder(BuiltinCoder[Any]):
     """Reads what any RecordCoder wrote, without its class: as dicts, members of enumerations as their names.
 
     For tools. It cannot encode.
@@ -111,7 +114,7 @@ class RecordViewCoder(BuiltinCoder):
 
     short_name = "record_view"
 
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: object) -> bytes:
         raise self.misfit(value, "It only reads.", "Use RecordCoder with the class.")
 
     def decode(self, data: bytes) -> Any:

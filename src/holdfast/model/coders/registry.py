@@ -30,7 +30,7 @@ from holdfast.model.coders.records import RecordCoder, RecordViewCoder
 
 __all__ = ["coder_from_description"]
 
-_SIMPLE: tuple[type[BuiltinCoder], ...] = (
+_SIMPLE: tuple[type[BuiltinCoder[Any]], ...] = (
     BigIntegerCoder,
     BooleanCoder,
     BytesCoder,
@@ -43,8 +43,8 @@ _SIMPLE: tuple[type[BuiltinCoder], ...] = (
     TimestampCoder,
     VarIntCoder,
 )
-_PICKLES: tuple[type[BuiltinCoder], ...] = (CloudpickleCoder, PickleCoder)
-_NESTED: dict[str, tuple[Callable[..., BuiltinCoder], tuple[str, ...]]] = {
+_PICKLES: tuple[type[BuiltinCoder[Any]], ...] = (CloudpickleCoder, PickleCoder)
+_NESTED: dict[str, tuple[Callable[..., BuiltinCoder[Any]], tuple[str, ...]]] = {
     ListCoder.short_name: (ListCoder, ("element",)),
     IterableCoder.short_name: (IterableCoder, ("element",)),
     MapCoder.short_name: (MapCoder, ("key", "value")),
@@ -54,14 +54,14 @@ _NESTED: dict[str, tuple[Callable[..., BuiltinCoder], tuple[str, ...]]] = {
 
 def coder_from_description(
     description: Mapping[str, Any], *, trust_pickle: bool = False, view_records: bool = False
-) -> Coder | None:
+) -> Coder[Any] | None:
     """The coder that `describe()` described; None if it needs the user's code, or is of another version.
 
     No code of the user runs. Coders that pickle come back only with `trust_pickle`. With `view_records` a
     record coder comes back as one that reads records as dicts, and cannot write.
     """
 
-    def component(part: Any) -> Coder | None:
+    def component(part: Any) -> Coder[Any] | None:
         if not isinstance(part, Mapping):
             return None
         return coder_from_description(part, trust_pickle=trust_pickle, view_records=view_records)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.errors import OutputError
-from holdfast.model.functions.params import Param, ParamKind, StateParam, TimerParam
+from holdfast.model.functions import params
+from holdfast.model.functions.params import Param, ParamKind
+from holdfast.model.time.timestamps import Timestamp
+from holdfast.model.windows.values import PaneInfo, WindowedValue
+
+if TYPE_CHECKING:
+    from holdfast.model.state.specs import LiveT, StateSpec
+    from holdfast.model.time.timers import Timer, TimerSpec
 
 __all__ = ["DoFn", "Grouped", "GroupedDoFn", "TaggedOutput"]
 
@@ -29,17 +36,26 @@ class DoFn:
     Parameters without such a default, after the element, are side inputs.
     """
 
-    # Typed Any so that `window: IntervalWindow = DoFn.WindowParam` passes a type checker.
+    # Each is typed as what the call is given in its place, so that an editor knows it without an annotation. Elements, keys,
+    # windows and side inputs are what the user says: `window: IntervalWindow = DoFn.WindowParam` passes a type checker.
     ElementParam: Any = Param(ParamKind.ELEMENT)
     KeyParam: Any = Param(ParamKind.KEY)
-    TimestampParam: Any = Param(ParamKind.TIMESTAMP)
+    TimestampParam: Timestamp = Param(ParamKind.TIMESTAMP)  # type: ignore[assignment]
     WindowParam: Any = Param(ParamKind.WINDOW)
-    WindowedValueParam: Any = Param(ParamKind.WINDOWED_VALUE)
-    PaneInfoParam: Any = Param(ParamKind.PANE_INFO)
+    WindowedValueParam: WindowedValue = Param(ParamKind.WINDOWED_VALUE)  # type: ignore[assignment]
+    PaneInfoParam: PaneInfo = Param(ParamKind.PANE_INFO)  # type: ignore[assignment]
     SideInputParam: Any = Param(ParamKind.SIDE_INPUT)
-    DynamicTimerTagParam: Any = Param(ParamKind.TIMER_TAG)
-    StateParam: Any = StateParam
-    TimerParam: Any = TimerParam
+    DynamicTimerTagParam: str = Param(ParamKind.TIMER_TAG)  # type: ignore[assignment]
+    if TYPE_CHECKING:
+
+        @staticmethod
+        def StateParam(state_spec: StateSpec[LiveT]) -> LiveT: ...
+
+        @staticmethod
+        def TimerParam(timer_spec: TimerSpec) -> Timer: ...
+    else:
+        StateParam = params.StateParam
+        TimerParam = params.TimerParam
 
     def setup(self) -> None:
         """Called once for an instance, before its first bundle: open connections, load models."""

@@ -216,7 +216,7 @@ class _GroupsWithState(GroupedDoFn):
         fn: Callable[[Any, list[Any], GroupState], Any],
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[Any] | None = None,
     ) -> None:
         self._fn = fn
         self._problems = [*_function_problems(fn, self.method), *_timeout_problems(timeout)]
@@ -242,7 +242,7 @@ class _GroupsWithState(GroupedDoFn):
         raise NotImplementedError
 
 
-def _without_timeout(base: type[_GroupsWithState], spec: ValueStateSpec) -> type[_GroupsWithState]:
+def _without_timeout(base: type[_GroupsWithState], spec: ValueStateSpec[Any]) -> type[_GroupsWithState]:
     """The class with its cell."""
 
     class WithoutTimeout(base):  # type: ignore[valid-type,misc]
@@ -253,7 +253,7 @@ def _without_timeout(base: type[_GroupsWithState], spec: ValueStateSpec) -> type
     return WithoutTimeout
 
 
-def _with_timeout(base: type[_GroupsWithState], spec: ValueStateSpec, domain: TimeDomain) -> type[_GroupsWithState]:
+def _with_timeout(base: type[_GroupsWithState], spec: ValueStateSpec[Any], domain: TimeDomain) -> type[_GroupsWithState]:
     """The class with its cell and its timer."""
     timeout = TimerSpec("timeout", domain)
     is_event_time = domain is TimeDomain.WATERMARK

@@ -28,7 +28,7 @@ from holdfast.model.functions.params import ParamKind
 from holdfast.model.functions.signature import Argument, MethodSignature
 from holdfast.model.functions.step import Step, Windowing, build_step, read_windowing, step_tags
 from holdfast.model.functions.triggered import TriggeredGrouping
-from holdfast.model.state.specs import BagStateSpec, CombiningStateSpec, MapStateSpec, StateSpec
+from holdfast.model.state.specs import BagStateSpec, CombiningStateSpec, MapStateSpec, State, StateSpec
 from holdfast.model.time.timers import TimeDomain, TimerSpec
 
 __all__ = ["CombinePerKey", "GroupByKey", "Grouping", "build", "build_grouping"]
@@ -44,8 +44,8 @@ class Column:
     """One result of a grouping: combined values, or all of them as a list."""
 
     name: str
-    combine_fn: CombineFn | None
-    coder: Coder
+    combine_fn: CombineFn[Any, Any, Any] | None
+    coder: Coder[Any]
     """Of accumulators, or of the values that are listed."""
 
 
@@ -54,7 +54,7 @@ class GroupByKey:
 
     default_name = "GroupByKey"
 
-    def __init__(self, coder: Coder | None = None) -> None:
+    def __init__(self, coder: Coder[Any] | None = None) -> None:
         self.coder = coder or default_coder()
 
     def columns(self) -> tuple[list[Column], list[str]]:
@@ -69,7 +69,9 @@ class CombinePerKey:
 
     default_name = "CombinePerKey"
 
-    def __init__(self, fn: CombineFn | Callable[..., Any] | Mapping[str, CombineFn | Callable[..., Any]]) -> None:
+    def __init__(
+        self, fn: CombineFn[Any, Any, Any] | Callable[..., Any] | Mapping[str, CombineFn[Any, Any, Any] | Callable[..., Any]]
+    ) -> None:
         self.fn = fn
 
     @property
@@ -212,14 +214,14 @@ def trigger_problems(trigger: Any, mode: Any, lateness: int) -> Iterator[str]:
         )
 
 
-_Parts = tuple[tuple[StateSpec, ...], tuple[TimerSpec, ...], Windowing]
+_Parts = tuple[tuple[StateSpec[State], ...], tuple[TimerSpec, ...], Windowing]
 
 
 def _whole_windows(grouping: Grouping) -> _Parts:
     return tuple(_cell(column) for column in grouping.columns), (), grouping.windowing
 
 
-def _cell(column: Column) -> StateSpec:
+def _cell(column: Column) -> StateSpec[State]:
     if column.combine_fn is None:
         return BagStateSpec(column.name, column.coder)
     return CombiningStateSpec(column.name, column.coder, column.combine_fn)
@@ -234,7 +236,7 @@ def _triggered(grouping: Grouping) -> _Parts:
     return cells, tuple(timers), Windowing()
 
 
-def _map_cell(column: Column) -> StateSpec:
+def _map_cell(column: Column) -> StateSpec[State]:
     if column.combine_fn is None:
         return MapStateSpec(column.name, VarIntCoder(), ListCoder(column.coder))
     return MapStateSpec(column.name, BytesCoder(), column.coder)
@@ -244,7 +246,7 @@ def _step(
     name: str,
     grouping: Grouping,
     windowing: Windowing,
-    cells: tuple[StateSpec, ...],
+    cells: tuple[StateSpec[State], ...],
     timers: tuple[TimerSpec, ...],
     tags: frozenset[str] | None,
     options: StepOptions,

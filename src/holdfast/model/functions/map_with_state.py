@@ -33,7 +33,7 @@ class MapWithState(DoFn):
         fn: Callable[[S | None, Any], tuple[S | None, R]],
         *,
         ttl: Ttl | DurationLike | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[S] | None = None,
     ) -> None:
         self._fn = fn
         self._problems = [*_function_problems(fn)]
@@ -62,7 +62,7 @@ class MapWithState(DoFn):
         return key, row
 
 
-def _with_cell(base: type[MapWithState], spec: ValueStateSpec) -> type[MapWithState]:
+def _with_cell(base: type[MapWithState], spec: ValueStateSpec[Any]) -> type[MapWithState]:
     """The class with its cell, which depends on the arguments."""
 
     class WithCell(base):  # type: ignore[valid-type,misc]

@@ -225,6 +225,6 @@ def _stored_names(instructions: Iterable[dis.Instruction]) -> Iterator[str]:
             yield from names[:1] if instruction.opname.endswith("LOAD_FAST") else names
 
 
-def cell_methods(spec: StateSpec) -> list[str]:
+def cell_methods(spec: StateSpec[State]) -> list[str]:
     """The methods of a live cell of that kind."""
     return sorted(name for name in dir(spec.live) if not name.startswith("_") and name != "prefetch")

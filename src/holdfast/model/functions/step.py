@@ -18,7 +18,7 @@ from holdfast.model.functions.params import ParamKind
 from holdfast.model.functions.side_inputs import SideInput
 from holdfast.model.functions.signature import MethodSignature, read_signature
 from holdfast.model.state.limits import Limits
-from holdfast.model.state.specs import StateSpec
+from holdfast.model.state.specs import State, StateSpec
 from holdfast.model.time.timers import TimerSpec, timers_of
 from holdfast.model.time.timestamps import Duration
 from holdfast.model.windows.ready import GlobalWindows, WindowFn
@@ -73,7 +73,7 @@ class Step:
     name: str
     fn: DoFn
     windowing: Windowing
-    cells: tuple[StateSpec, ...]
+    cells: tuple[StateSpec[State], ...]
     timers: tuple[TimerSpec, ...]
     process: MethodSignature
     callbacks: Mapping[str, MethodSignature]
@@ -259,7 +259,7 @@ def _unique(methods: Sequence[MethodSignature], kind: ParamKind, of_type: type[A
 
 def _spec_problems(
     fn: DoFn,
-    cells: Sequence[StateSpec],
+    cells: Sequence[StateSpec[State]],
     timers: Sequence[TimerSpec],
     callbacks: Mapping[int, MethodSignature],
 ) -> Iterator[str]:
@@ -330,7 +330,7 @@ def _match_side_inputs(
     return named, extra
 
 
-def get_dofn_specs(fn: DoFn) -> tuple[set[StateSpec], set[TimerSpec]]:
+def get_dofn_specs(fn: DoFn) -> tuple[set[StateSpec[State]], set[TimerSpec]]:
     """The cells and timers that a function declares. A function that is not valid raises."""
     step = build_step(fn, StepOptions(side_inputs=None))
     return set(step.cells), set(step.timers)

@@ -81,7 +81,7 @@ class TriggeredGrouping(GroupedDoFn):
         for combine_fn in self._combine_fns():
             combine_fn.teardown()
 
-    def _combine_fns(self) -> Iterable[CombineFn]:
+    def _combine_fns(self) -> Iterable[CombineFn[Any, Any, Any]]:
         return (column.combine_fn for column in self.grouping.columns if column.combine_fn is not None)
 
     def process(self, element: Any, *handles: Any) -> list[Any]:

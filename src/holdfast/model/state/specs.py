@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar, overload
 
 from holdfast.errors import InvalidStep
 from holdfast.model.aggregate.combine import CombineFn
@@ -18,7 +18,10 @@ from holdfast.model.coders import Coder, default_coder
 from holdfast.model.coders.pickled import annotation_problems
 from holdfast.model.state.ttl import Ttl
 from holdfast.model.state.upgrade import Upgrade
-from holdfast.model.time.timestamps import Timestamp
+from holdfast.model.time.timestamps import Duration, Timestamp
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = [
     "BagState",
@@ -42,6 +45,8 @@ __all__ = [
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
+InputT = TypeVar("InputT")
+OutputT = TypeVar("OutputT")
 Time = Timestamp | int | float
 
 
@@ -168,21 +173,35 @@ class OrderedListState(State, Generic[T]):
         """Removes the pairs with min_timestamp ≤ timestamp < limit_timestamp."""
 
 
-class CombiningState(State):
+class CombiningState(State, Generic[InputT, OutputT]):
     """An accumulator of a CombineFn."""
 
     __slots__ = ()
 
     @abc.abstractmethod
-    def read(self) -> Any:
+    def read(self) -> OutputT:
         """`extract_output` of the accumulator; of an empty cell: of a new accumulator."""
 
     @abc.abstractmethod
-    def add(self, value: Any) -> None:
+    def add(self, value: InputT) -> None:
         """Adds an input to the accumulator."""
 
 
-class StateSpec:
+LiveT = TypeVar("LiveT", bound=State, covariant=True)
+
+
+class CellOptions(TypedDict, total=False):
+    """What every cell can be told, whatever it holds."""
+
+    ttl: Ttl | Duration | int | float | str | None
+    """How long it lives after the last touch: a duration, or a `Ttl` with all its choices."""
+    was: str | None
+    """The name that the cell had before, in state that is stored."""
+    upgrade: Upgrade | Callable[..., object] | None
+    """What turns stored values of another coder into this cell's: a function, or an `Upgrade`."""
+
+
+class StateSpec(Generic[LiveT]):
     """The declaration of a cell. Specs are compared by identity; within a step their names are unique.
 
     A spec is not checked when it is made but when the step is built, so that all its problems are told together. A `Ttl` or
@@ -196,14 +215,14 @@ class StateSpec:
     def __init__(
         self,
         name: str,
-        coder: Coder | None = None,
+        coder: Coder[Any] | None = None,
         *,
-        ttl: Any = None,
+        ttl: Ttl | Duration | int | float | str | None = None,
         was: str | None = None,
-        upgrade: Any = None,
+        upgrade: Upgrade | Callable[..., object] | None = None,
     ) -> None:
         self.name = name
-        self.coder: Coder = default_coder() if coder is None else coder
+        self.coder: Coder[Any] = default_coder() if coder is None else coder
         self._made_wrong: list[str] = []
         self.ttl: Ttl | None = self._made(Ttl, ttl)
         """How long it lives after the last touch: a duration, or a `Ttl` with all its choices."""
@@ -231,71 +250,135 @@ class StateSpec:
         if self.was is not None and (not isinstance(self.was, str) or not self.was or self.was == self.name):
             yield f"The cell {self.name!r} has was={self.was!r}; give the other name that it had before."
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """What a manifest records of this cell."""
-        described = {"name": self.name, "kind": self.kind, "coder": self.coder.describe()}
+        described: dict[str, object] = {"name": self.name, "kind": self.kind, "coder": self.coder.describe()}
         return described if self.ttl is None else {**described, "ttl": self.ttl.describe()}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
 
 
-class ValueStateSpec(StateSpec):
+class ValueStateSpec(StateSpec[ValueState[T]]):
     """Declares a cell that holds one value. Beam's name for it is ReadModifyWriteStateSpec."""
 
     kind = "value"
     live = ValueState
 
+    @overload
+    def __init__(self: ValueStateSpec[Any], name: str, coder: None = None, **options: Unpack[CellOptions]) -> None: ...
 
-class BagStateSpec(StateSpec):
+    @overload
+    def __init__(self, name: str, coder: Coder[T], **options: Unpack[CellOptions]) -> None: ...
+
+    def __init__(self, name: str, coder: Coder[T] | None = None, **options: Unpack[CellOptions]) -> None:
+        super().__init__(name, coder, **options)
+
+
+class BagStateSpec(StateSpec[BagState[T]]):
     """Declares a cell to which values are appended."""
 
     kind = "bag"
     live = BagState
 
+    @overload
+    def __init__(self: BagStateSpec[Any], name: str, coder: None = None, **options: Unpack[CellOptions]) -> None: ...
 
-class SetStateSpec(StateSpec):
+    @overload
+    def __init__(self, name: str, coder: Coder[T], **options: Unpack[CellOptions]) -> None: ...
+
+    def __init__(self, name: str, coder: Coder[T] | None = None, **options: Unpack[CellOptions]) -> None:
+        super().__init__(name, coder, **options)
+
+
+class SetStateSpec(StateSpec[SetState[T]]):
     """Declares a cell of distinct, hashable values."""
 
     kind = "set"
     live = SetState
 
+    @overload
+    def __init__(self: SetStateSpec[Any], name: str, coder: None = None, **options: Unpack[CellOptions]) -> None: ...
 
-class OrderedListStateSpec(StateSpec):
+    @overload
+    def __init__(self, name: str, coder: Coder[T], **options: Unpack[CellOptions]) -> None: ...
+
+    def __init__(self, name: str, coder: Coder[T] | None = None, **options: Unpack[CellOptions]) -> None:
+        super().__init__(name, coder, **options)
+
+
+class OrderedListStateSpec(StateSpec[OrderedListState[T]]):
     """Declares a cell of values sorted by timestamp; the coder is that of the value."""
 
     kind = "ordered_list"
     live = OrderedListState
 
+    @overload
+    def __init__(self: OrderedListStateSpec[Any], name: str, coder: None = None, **options: Unpack[CellOptions]) -> None: ...
 
-class MapStateSpec(StateSpec):
+    @overload
+    def __init__(self, name: str, coder: Coder[T], **options: Unpack[CellOptions]) -> None: ...
+
+    def __init__(self, name: str, coder: Coder[T] | None = None, **options: Unpack[CellOptions]) -> None:
+        super().__init__(name, coder, **options)
+
+
+class MapStateSpec(StateSpec[MapState[K, V]]):
     """Declares a cell that maps keys of one's own (hashable) to values."""
 
     kind = "map"
     live = MapState
 
+    @overload
+    def __init__(
+        self: MapStateSpec[Any, Any],
+        name: str,
+        key_coder: None = None,
+        value_coder: None = None,
+        **options: Unpack[CellOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: MapStateSpec[K, Any],
+        name: str,
+        key_coder: Coder[K],
+        value_coder: None = None,
+        **options: Unpack[CellOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: MapStateSpec[Any, V],
+        name: str,
+        key_coder: None = None,
+        *,
+        value_coder: Coder[V],
+        **options: Unpack[CellOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(self, name: str, key_coder: Coder[K], value_coder: Coder[V], **options: Unpack[CellOptions]) -> None: ...
+
     def __init__(
         self,
         name: str,
-        key_coder: Coder | None = None,
-        value_coder: Coder | None = None,
-        *,
-        ttl: Any = None,
-        was: str | None = None,
-        upgrade: Any = None,
+        key_coder: Coder[K] | None = None,
+        value_coder: Coder[V] | None = None,
+        **options: Unpack[CellOptions],
     ) -> None:
-        super().__init__(name, value_coder, ttl=ttl, was=was, upgrade=upgrade)
-        self.key_coder: Coder = default_coder() if key_coder is None else key_coder
+        super().__init__(name, value_coder, **options)
+        self.key_coder: Coder[Any] = default_coder() if key_coder is None else key_coder
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         yield from coder_problems(self.key_coder, f"The keys of the cell {self.name!r}")
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {**super().describe(), "key_coder": self.key_coder.describe()}
 
 
-class CombiningStateSpec(StateSpec):
+class CombiningStateSpec(StateSpec[CombiningState[InputT, OutputT]]):
     """Declares a cell that keeps the accumulator of a CombineFn, or of a plain function such as `sum`.
 
     Written `CombiningStateSpec(name, combine_fn)`, `(name, coder, combine_fn)` or with keywords. The coder is that of
@@ -305,28 +388,48 @@ class CombiningStateSpec(StateSpec):
     kind = "combining"
     live = CombiningState
 
+    @overload
+    def __init__(
+        self, name: str, coder: CombineFn[InputT, Any, OutputT], combine_fn: None = None, **options: Unpack[CellOptions]
+    ) -> None: ...
+
+    @overload
     def __init__(
         self,
         name: str,
-        coder: Coder | CombineFn | Callable[..., Any] | None = None,
-        combine_fn: CombineFn | Callable[..., Any] | None = None,
-        *,
-        ttl: Any = None,
-        was: str | None = None,
-        upgrade: Any = None,
+        coder: Coder[Any] | None = None,
+        combine_fn: CombineFn[InputT, Any, OutputT] = ...,
+        **options: Unpack[CellOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: CombiningStateSpec[Any, Any],
+        name: str,
+        coder: Coder[Any] | Callable[..., object] | None = None,
+        combine_fn: Callable[..., object] | None = None,
+        **options: Unpack[CellOptions],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        name: str,
+        coder: Coder[Any] | CombineFn[InputT, Any, OutputT] | Callable[..., object] | None = None,
+        combine_fn: CombineFn[InputT, Any, OutputT] | Callable[..., object] | None = None,
+        **options: Unpack[CellOptions],
     ) -> None:
         if combine_fn is None and not isinstance(coder, Coder):
             coder, combine_fn = None, coder
         self._refused = ""
         try:
-            self.combine_fn: CombineFn | None = CombineFn.maybe_from_callable(combine_fn)  # type: ignore[arg-type]
+            self.combine_fn: CombineFn[Any, Any, Any] | None = CombineFn.maybe_from_callable(combine_fn)  # type: ignore[arg-type]
         except (TypeError, ValueError) as refused:
             self.combine_fn = None
             self._refused = " ".join(getattr(refused, "problems", [str(refused)]))
         if coder is None and self.combine_fn is not None:
             coder = self.combine_fn.get_accumulator_coder()
         # The coder is checked in problems().
-        super().__init__(name, coder, ttl=ttl, was=was, upgrade=upgrade)  # type: ignore[arg-type]
+        super().__init__(name, coder, **options)  # type: ignore[arg-type]
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -337,7 +440,7 @@ class CombiningStateSpec(StateSpec):
         what = f"The accumulators of the cell {self.name!r} are declared to be"
         yield from annotation_problems(self.coder, hints.get("return"), what)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         described = super().describe()
         described["combine_fn"] = f"{type(self.combine_fn).__module__}.{type(self.combine_fn).__qualname__}"
         return described

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, get_args
 
 from holdfast.errors import HoldfastError, InvalidStep
 from holdfast.model.time.timestamps import Duration
@@ -13,7 +13,12 @@ __all__ = ["Ttl"]
 
 _LUMPS = 256
 _MILLISECOND = 1_000
-_CHOICES = {"refresh": ("write", "read"), "expired": ("never", "until_cleaned"), "time": ("processing", "event")}
+
+Refresh = Literal["write", "read"]
+Expired = Literal["never", "until_cleaned"]
+TtlTime = Literal["processing", "event"]
+
+_CHOICES = {"refresh": get_args(Refresh), "expired": get_args(Expired), "time": get_args(TtlTime)}
 # What Flink and Spark call them.
 _ELSEWHERE = {
     "OnCreateAndWrite": "refresh='write'",
@@ -38,10 +43,10 @@ class Ttl:
     clocks of a runtime go no finer, so nothing lives longer for it there, and stored times are much shorter.
     """
 
-    duration: Any
-    refresh: str = "write"
-    expired: str = "never"
-    time: str = "processing"
+    duration: Duration | int | float | str
+    refresh: Refresh = "write"
+    expired: Expired = "never"
+    time: TtlTime = "processing"
 
     @property
     def micros(self) -> int:
@@ -74,7 +79,7 @@ class Ttl:
                 meant = f" {given} is {here} here." if here else ""
                 yield f"{name} is {given!r}; it can be {' or '.join(map(repr, choices))}.{meant}"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, int | str]:
         return {"micros": self.micros, "refresh": self.refresh, "expired": self.expired, "time": self.time}
 
 

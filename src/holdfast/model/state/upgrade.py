@@ -21,7 +21,7 @@ class Upgrade:
     """
 
     function: Callable[[Any], Any]
-    coder: Coder | None = None
+    coder: Coder[Any] | None = None
 
     def __post_init__(self) -> None:
         problems = [*self._problems()]

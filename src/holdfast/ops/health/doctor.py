@@ -14,10 +14,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 __all__ = ["RANGES", "Check", "examine"]
 
-OK, WARNING, FAILED = "ok", "warning", "failed"
+Status = Literal["ok", "warning", "failed"]
+
+OK: Status = "ok"
+WARNING: Status = "warning"
+FAILED: Status = "failed"
 
 Version = tuple[int, ...]
 
@@ -60,7 +65,7 @@ class Check:
     """What was looked at, how it is, and what to do if it is not well."""
 
     name: str
-    status: str
+    status: Status
     """`ok`, `warning` or `failed`."""
     found: str
     advice: str = ""

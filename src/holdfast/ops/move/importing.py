@@ -28,7 +28,7 @@ from holdfast.engine.stored.reading import HIDDEN, StoredLayout
 from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError, InputError
 from holdfast.ops.move.export import EXPORT_FILE, Export, exported_rows, read_export
-from holdfast.ops.move.merging import CONFLICTS, merged
+from holdfast.ops.move.merging import CONFLICTS, OnConflict, merged
 from holdfast.ops.move.regroup import seed_step, write_manifest
 from holdfast.ops.move.replacing import replacing_state
 from holdfast.ops.move.restore import place_schemas
@@ -71,7 +71,7 @@ def import_state(
     directory: str,
     checkpoint: str,
     *,
-    on_conflict: str | None = None,
+    on_conflict: OnConflict | None = None,
     key_groups: int | None = None,
     report: Report = lambda done, total: None,
 ) -> Imported:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 from holdfast.engine.stored.reading import HIDDEN
 from holdfast.engine.tables import Table
@@ -12,9 +12,11 @@ from holdfast.engine.tables.ordered import Series
 from holdfast.errors import InputError
 from holdfast.model.aggregate.combine import CombineFn
 
-__all__ = ["CONFLICTS", "merged"]
+__all__ = ["CONFLICTS", "OnConflict", "merged"]
 
-CONFLICTS = ("fail", "keep", "replace", "merge")
+OnConflict = Literal["fail", "keep", "replace", "merge"]
+
+CONFLICTS = get_args(OnConflict)
 """What to do with a cell that both have, and not the same: refuse all, keep what there is, take what comes, or both."""
 
 
@@ -54,7 +56,7 @@ def merged(table: Table, kind: str, described: Mapping[str, Any] | None, present
     )
 
 
-def _combine_fn(name: str, cell: str) -> CombineFn:
+def _combine_fn(name: str, cell: str) -> CombineFn[Any, Any, Any]:
     """A CombineFn of Holdfast's own, by its name. No code of a user's is imported."""
     module, _, qualified = name.rpartition(".")
     if module.startswith("holdfast.model."):

@@ -18,6 +18,7 @@ from holdfast.checkpoint.destination import building, check_apart, check_free
 from holdfast.checkpoint.files.choice import Files, copy_file, files_of, join, normalised
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.checkpoint.query_files import schema_name
+from holdfast.engine.backends.choice import BackendName
 from holdfast.engine.stored.manifest import LOG_BACKENDS
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
 from holdfast.ops.move.regroup import regroup
@@ -51,7 +52,7 @@ def restore_savepoint(
     *,
     partitions: int | None = None,
     key_groups: int | None = None,
-    backend: str | None = None,
+    backend: BackendName | None = None,
     new_query_id: bool = False,
     report: Report = lambda done, total: None,
 ) -> Restored:

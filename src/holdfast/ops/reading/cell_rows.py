@@ -26,7 +26,7 @@ from holdfast.engine.stored.readable import from_json, to_json
 from holdfast.engine.stored.reading import OpaqueWindow, StoredLayout, read_group
 from holdfast.engine.tables import Slot, Table, make_table
 from holdfast.errors import CoderError, HoldfastError, InputError
-from holdfast.model.state.specs import StateSpec
+from holdfast.model.state.specs import State, StateSpec
 from holdfast.model.time.timestamps import Timestamp
 from holdfast.model.windows.bounded import GlobalWindow, IntervalWindow
 from holdfast.ops.reading.blobs import StepRef, map_groups
@@ -80,7 +80,7 @@ def _rows(blobs: Any, names: list[str]) -> Iterator[tuple[Any, ...]]:
         yield dict(zip(names, parts, strict=True)), times, encoded, cell.spec.name, cell.kind, value, packed
 
 
-def shown_value(spec: StateSpec, value: Any) -> Any:
+def shown_value(spec: StateSpec[State], value: Any) -> Any:
     """A stored value as it is shown: times of timers as times."""
     if spec.name.startswith("~timer:"):
         return Timestamp(micros=value)
@@ -89,7 +89,7 @@ def shown_value(spec: StateSpec, value: Any) -> Any:
     return value
 
 
-def _stored_value(spec: StateSpec, shown: Any) -> Any:
+def _stored_value(spec: StateSpec[State], shown: Any) -> Any:
     """The inverse of `shown_value`."""
     if spec.name.startswith("~timer:"):
         return _micros(shown)

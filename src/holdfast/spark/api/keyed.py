@@ -42,7 +42,7 @@ __all__ = ["KeyedStream", "keyed"]
 R = TypeVar("R")
 S = TypeVar("S")
 
-Combiner = CombineFn | Callable[[Iterable[Any]], Any]
+Combiner = CombineFn[Any, Any, Any] | Callable[[Iterable[Any]], Any]
 TagSchemas = Mapping[str, Schema | None]
 
 
@@ -180,7 +180,7 @@ class KeyedStream:
         output: Schema,
         *,
         ttl: Ttl | DurationLike | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[S] | None = None,
         outputs: None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame: ...
@@ -192,7 +192,7 @@ class KeyedStream:
         output: Schema,
         *,
         ttl: Ttl | DurationLike | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[S] | None = None,
         outputs: TagSchemas,
         **options: Unpack[DoFnOptions],
     ) -> Outputs: ...
@@ -203,7 +203,7 @@ class KeyedStream:
         output: Schema,
         *,
         ttl: Ttl | DurationLike | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[S] | None = None,
         outputs: TagSchemas | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame | Outputs:
@@ -297,7 +297,7 @@ class KeyedStream:
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[Any] | None = None,
         outputs: None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame: ...
@@ -309,7 +309,7 @@ class KeyedStream:
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[Any] | None = None,
         outputs: TagSchemas,
         **options: Unpack[DoFnOptions],
     ) -> Outputs: ...
@@ -320,7 +320,7 @@ class KeyedStream:
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[Any] | None = None,
         outputs: TagSchemas | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame | Outputs:
@@ -337,7 +337,7 @@ class KeyedStream:
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder | None = None,
+        state_coder: Coder[Any] | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame:
         """The same for a function that returns exactly one row."""

@@ -45,7 +45,7 @@ from holdfast.spark.job.handler import Handler
 from holdfast.spark.job.life import Life, Phase, Stop, Streak
 from holdfast.spark.job.manifest import check_job_manifest
 from holdfast.spark.job.progress import Progress
-from holdfast.spark.job.triggers import AvailableNow, Batches, Every, read_trigger
+from holdfast.spark.job.triggers import AvailableNow, Batches, Every, JobTrigger, read_trigger
 from holdfast.spark.session.checkpoint_files import file_settings
 from holdfast.spark.session.properties import MEMORY_BUDGET, local_property
 from holdfast.spark.session.settings import apply_settings, with_settings
@@ -81,7 +81,7 @@ class Job:
         name: str,
         *,
         checkpoint: str,
-        trigger: Any = None,
+        trigger: JobTrigger | Duration | int | float | str | None = None,
         tolerated_failures: int = 0,
         retained_batches: int | None = None,
         memory_budget_bytes: int | None = None,

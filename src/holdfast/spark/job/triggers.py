@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast.errors import InvalidStep
 from holdfast.model.time.timestamps import Duration
@@ -45,7 +44,7 @@ def _positive(interval: Duration) -> Duration:
     return interval
 
 
-def read_trigger(given: Any) -> JobTrigger:
+def read_trigger(given: JobTrigger | Duration | int | float | str | None) -> JobTrigger:
     """The trigger that a user gave: one of the classes, a duration, or None for as fast as possible."""
     if given is None:
         return Every(0)

@@ -186,7 +186,7 @@ class Lifting:
             raise failure from error
 
 
-def _accumulators(fn: CombineFn, column: Column, values: list[Any], ends: list[int]) -> Iterator[bytes]:
+def _accumulators(fn: CombineFn[Any, Any, Any], column: Column, values: list[Any], ends: list[int]) -> Iterator[bytes]:
     create, add_input, add_inputs, compact = fn.create_accumulator, fn.add_input, fn.add_inputs, fn.compact
     one_by_one = type(fn).add_inputs is CombineFn.add_inputs
     encode = column.coder.encode

@@ -45,7 +45,7 @@ def spread_map(
     fn: Callable[[Any, Any], Any],
     output: Schema,
     ttl: Ttl | DurationLike | None,
-    state_coder: Coder | None,
+    state_coder: Coder[Any] | None,
 ) -> tuple[SpreadMap, StructType]:
     """The function of the step, and the schema of its rows."""
     given = read_output_schema(output, "map_with_state")

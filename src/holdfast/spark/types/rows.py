@@ -29,7 +29,7 @@ def null_time() -> InputError:
     )
 
 
-class RowValueCoder(Coder):
+class RowValueCoder(Coder[Any]):
     """Encodes the values that a step on Spark sees, where they are held back or listed: a named row of several columns, or
     one bare value. Structs in them are named too, and stored without their names."""
 
@@ -99,7 +99,7 @@ class ElementReader:
         self._named = named
 
     @property
-    def value_coder(self) -> Coder:
+    def value_coder(self) -> Coder[Any]:
         if not self._named and row_names(self._types[0], plain=True) is None:
             return default_coder()
         return RowValueCoder(self._names, self._types, named=self._named)
