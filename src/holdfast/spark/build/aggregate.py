@@ -20,23 +20,23 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from holdfast.engine.backends.choice import backend_problems
 from holdfast.errors import InvalidStep
 from holdfast.model.aggregate.combine import BuiltinSum, CallableCombineFn, FieldCombineFn
 from holdfast.model.aggregate.combiners import Count, Max, Mean, Min, Sum
 from holdfast.model.functions.grouping import Column, CombinePerKey, GroupByKey, build_grouping
+from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
 from holdfast.model.windows.ready import GlobalWindows
-from holdfast.spark.types.arrow import arrow_schema
-from holdfast.engine.backends.choice import backend_problems
-from holdfast.model.functions.options import StepOptions
 from holdfast.spark.build.par_do import check_stream, make_plan, output_schema, outputs_of
 from holdfast.spark.build.source import KeyedSource
 from holdfast.spark.stages.lifting import LiftedReader, Lifting, can_lift
 from holdfast.spark.stages.panes import PANE_DDL, WINDOW_DDL, PaneLayout
 from holdfast.spark.stages.pickling import pickled_step
 from holdfast.spark.stages.plan import Reader, by_value
-from holdfast.spark.types.schemas import Schema, read_output_schema
 from holdfast.spark.stages.unpack import Outputs
+from holdfast.spark.types.arrow import arrow_schema
+from holdfast.spark.types.schemas import Schema, read_output_schema
 
 __all__ = ["build_aggregation"]
 
@@ -106,7 +106,7 @@ def _field_problems(source: KeyedSource, transform: CombinePerKey | GroupByKey) 
 
 
 def _is_lifted(source: KeyedSource, step: Step) -> bool:
-    """Where elements are wanted themselves, they cannot be combined before it is known which are late, fail or find no room."""
+    """Elements that are wanted themselves cannot be combined before it is known which are late, fail or find no room."""
     grouping = step.grouping
     assert grouping is not None
     key_types = [field.type for field in arrow_schema(source.fields(source.keys))]
@@ -119,7 +119,9 @@ def _lift_function(source: KeyedSource, transform: CombinePerKey, step: Step) ->
     content = (transform, step.grouping.windowing.window_fn, source.reader(), step.name)
     given = transform.fn.values() if isinstance(transform.fn, Mapping) else [transform.fn]
     with by_value([type(fn) for fn in given], [fn for fn in given if callable(fn)]):
-        content_bytes = pickled_step(transform, StepOptions(name=step.name, windowing=step.grouping.windowing.window_fn), content)
+        content_bytes = pickled_step(
+            transform, StepOptions(name=step.name, windowing=step.grouping.windowing.window_fn), content
+        )
 
     def lift() -> Any:
         return _lifting(content_bytes).lift

@@ -17,20 +17,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from holdfast.engine.state.key_group import KeyGroupState, Layout, WindowState
 from holdfast.engine.state.keys import key_of, slot_of
 from holdfast.engine.stored.manifest import LOG_BACKENDS, manifest_bytes
-from holdfast.engine.state.key_group import KeyGroupState, Layout, WindowState
 from holdfast.engine.stored.reading import write_group
 from holdfast.engine.tables import Slot
 from holdfast.errors import HoldfastError, InputError
 from holdfast.model.functions.step import Step
 from holdfast.model.time.timestamps import Timestamp
 from holdfast.model.windows.ready import GlobalWindow, GlobalWindows, IntervalWindow
-from holdfast.spark.types.arrow import to_python
-from holdfast.spark.stages.assign import key_column, key_label, quoted
-from holdfast.spark.stages.plan import Loaded, StepPlan
 from holdfast.spark.build.seeding import BLOBS_SCHEMA, blob_table
 from holdfast.spark.errors.transport import carried
+from holdfast.spark.stages.assign import key_column, key_label, quoted
+from holdfast.spark.stages.plan import Loaded, StepPlan
+from holdfast.spark.types.arrow import to_python
 
 __all__ = ["initial_blobs", "initial_problems"]
 

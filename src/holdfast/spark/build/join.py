@@ -16,12 +16,12 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from holdfast.model.functions.interval_join import IntervalJoin, JoinKind
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.step import build_step
-from holdfast.spark.stages.assign import event_micros, quoted
+from holdfast.spark.build.lineage import plan_text
 from holdfast.spark.build.par_do import build_par_do
 from holdfast.spark.build.source import KeyedSource
+from holdfast.spark.stages.assign import event_micros, quoted
 from holdfast.spark.stages.unpack import Outputs
 from holdfast.spark.types.schemas import Schema
-from holdfast.spark.build.lineage import plan_text
 
 __all__ = ["FlatJoin", "build_join"]
 

@@ -5,7 +5,7 @@ assign (key group of each row) → pack → shuffle by label → processor, or o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from holdfast.engine.backends.choice import backend_name, backend_of, backend_problems
-from holdfast.engine.stored.manifest import Evolution, make_manifest
 from holdfast.engine.metrics.step import StepMetrics
+from holdfast.engine.stored.manifest import Evolution, make_manifest
 from holdfast.errors import InvalidStep
 from holdfast.model.functions.dofn import DoFn
 from holdfast.model.functions.grouping import build
@@ -23,22 +23,22 @@ from holdfast.model.functions.side_inputs import SideInput
 from holdfast.model.functions.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
 from holdfast.model.time.timers import TimeDomain
 from holdfast.model.windows.ready import FixedWindows, GlobalWindows
-from holdfast.spark.types.arrow import arrow_schema
-from holdfast.spark.stages.bounded import bounded_run
 from holdfast.spark.build.ending import let_queries_end
 from holdfast.spark.build.initial_state import initial_blobs, initial_problems
-from holdfast.spark.build.source import KeyedSource
 from holdfast.spark.build.lineage import plan_text, register, steps_above
+from holdfast.spark.build.side_inputs import send_all
+from holdfast.spark.build.source import KeyedSource
+from holdfast.spark.session.settings import apply_settings, memory_budget_bytes
+from holdfast.spark.stages.bounded import bounded_run
 from holdfast.spark.stages.metrics import MetricsParam
 from holdfast.spark.stages.pack import PACKED_SCHEMA, pack_function
 from holdfast.spark.stages.panes import PaneLayout
 from holdfast.spark.stages.plan import Reader, StepPlan
 from holdfast.spark.stages.processor import OUTPUT_SCHEMA, transformed, with_batch_time
-from holdfast.spark.types.schemas import Schema, read_output_schema
-from holdfast.spark.session.settings import apply_settings, memory_budget_bytes
-from holdfast.spark.build.side_inputs import send_all
 from holdfast.spark.stages.unpack import Origin, Outputs
 from holdfast.spark.stages.unpack import output as output_frame
+from holdfast.spark.types.arrow import arrow_schema
+from holdfast.spark.types.schemas import Schema, read_output_schema
 
 __all__ = [
     "build_par_do",

@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from holdfast.checkpoint.files.choice import Files, join, normalised
 from holdfast.errors import HoldfastError
 from holdfast.spark.errors.failures import first_cause
-from holdfast.checkpoint.files.choice import Files, join, normalised
-from holdfast.spark.stages.processor import wake_soon
 from holdfast.spark.session.settings import with_settings
+from holdfast.spark.stages.processor import wake_soon
 from holdfast.spark.stages.store import BLOB_KEY, BLOB_VALUE, SparkStore
 
 __all__ = ["BLOBS_SCHEMA", "blob_table", "seed_operator"]

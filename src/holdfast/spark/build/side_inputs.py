@@ -19,12 +19,12 @@ from pyspark import SparkFiles, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from holdfast.checkpoint.files.local import temporary_folder
 from holdfast.errors import InvalidStep
 from holdfast.model.functions.side_inputs import SideInput, streaming_problem
 from holdfast.model.functions.step import Step
-from holdfast.spark.types.arrow import to_python
-from holdfast.checkpoint.files.local import temporary_folder
 from holdfast.spark.stages.pickling import pickled
+from holdfast.spark.types.arrow import to_python
 
 __all__ = ["Refresher", "Sent", "send_all"]
 
