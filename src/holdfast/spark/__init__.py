@@ -2,3 +2,7 @@
 
 Imports go from right to left: job, sinks, api, build, stages, types, errors, session.
 """
+
+from holdfast.model.extras import require_spark
+
+require_spark("holdfast.spark")
