@@ -6,7 +6,7 @@ import importlib.util
 
 from holdfast.errors import MissingExtra
 
-__all__ = ["SPARK", "missing_extra", "require_spark"]
+__all__ = ["SPARK", "as_missing_extra", "require_spark"]
 
 SPARK = ("pyspark", "pyarrow", "pandas")
 """What the extra `spark` installs and Holdfast imports."""
@@ -16,16 +16,23 @@ def require_spark(what: str) -> None:
     """Raises MissingExtra unless everything that `what` needs to run on Spark is installed."""
     missing = [name for name in SPARK if not _is_here(name)]
     if missing:
-        raise missing_extra(what, *missing)
+        raise _missing(what, *missing)
 
 
-def missing_extra(what: str, *missing: str) -> MissingExtra:
-    """The error that says what `what` needs, and what installs it."""
-    names = missing[0] if len(missing) == 1 else f"{', '.join(missing[:-1])} and {missing[-1]}"
-    verb = "is" if len(missing) == 1 else "are"
-    error = MissingExtra(f"{what} needs {names}, which {verb} not installed: pip install 'holdfast[spark]'")
+def as_missing_extra(error: BaseException, what: str) -> MissingExtra | None:
+    """The same in our words, if it is Python's own error about a package that the extra installs."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    package = error.name.partition(".")[0]
+    return _missing(what, package) if package in SPARK and not _is_here(package) else None
+
+
+def _missing(what: str, *names: str) -> MissingExtra:
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    verb = "is" if len(names) == 1 else "are"
+    error = MissingExtra(f"{what} needs {listed}, which {verb} not installed: pip install 'holdfast[spark]'")
     # As Python's own error has it, for whoever asks which module is missing.
-    error.name = missing[0]
+    error.name = names[0]
     return error
 
 
