@@ -31,7 +31,7 @@ _STATE = ("operator", "partitions", "snapshots of", "size", "changelogs of", "si
 def show(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> None:
     """Show offsets by source, commits, watermark, versions and sizes of the state, and who is using it."""
     with spark_for(checkpoint) as spark, working("Reading the checkpoint"):
-        found = ops.overview(spark, checkpoint, batch=batch)
+        found = ops.checkpoint_show(spark, checkpoint, batch=batch)
     give(found.as_dict(), as_json, lambda: _show_overview(found))
 
 
@@ -107,10 +107,10 @@ def verify(
         checkpoint_to_verify(None, path)
     if files_only:
         with working("Looking at files") as report:
-            found = ops.verify_checkpoint(None, path, report=report)
+            found = ops.checkpoint_verify(None, path, report=report)
     else:
         with quiet_spark() as spark, working("Looking at files and blobs") as report:
-            found = ops.verify_checkpoint(spark, path, deep=deep, report=report)
+            found = ops.checkpoint_verify(spark, path, deep=deep, report=report)
     give({**asdict(found), "is_whole": found.is_whole}, as_json, lambda: _show_verification(found))
     if not found.is_whole:
         raise typer.Exit(1)
@@ -141,13 +141,13 @@ def repair(
 ) -> None:
     """Take back commits of micro-batches that nobody processed; finish an interrupted operation, or take it back."""
     with spark_for(path) as spark:
-        plan = ops.plan_repair(spark, path)
+        plan = ops.checkpoint_repair(spark, path, dry_run=True)
         if not plan.is_needed or dry_run:
             give({**asdict(plan), "done": False}, as_json, lambda: _show_repair(plan, done=False))
             return
         if not yes:
             _ask(plan, as_json)
-        done = ops.repair_checkpoint(spark, path)
+        done = ops.checkpoint_repair(spark, path)
     give({**asdict(done), "done": True}, as_json, lambda: _show_repair(done, done=True))
 
 

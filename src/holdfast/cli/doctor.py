@@ -31,7 +31,7 @@ def doctor(
 
     checks = []
     with working("Looking"):
-        for check in ops.examine(with_spark=not no_spark):
+        for check in ops.doctor(with_spark=not no_spark):
             checks.append(check)
             if not as_json:
                 show(check)

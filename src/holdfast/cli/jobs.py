@@ -37,7 +37,7 @@ def stop(
 
     checkpoint = find_running(None, job)
     with spark_for(checkpoint, savepoint or checkpoint) as spark, working(f"Waiting for {job} to stop") as report:
-        stopped = ops.stop_job(
+        stopped = ops.stop(
             spark,
             job,
             savepoint=savepoint,

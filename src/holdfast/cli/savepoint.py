@@ -31,7 +31,7 @@ def create(
 ) -> None:
     """Copy a checkpoint as it is after a committed micro-batch, to keep, to move and to start from."""
     with spark_for(path, destination) as spark, working("Copying") as report:
-        made = ops.create_savepoint(spark, path, destination, batch=batch, report=report)
+        made = ops.savepoint_create(spark, path, destination, batch=batch, report=report)
     give(asdict(made), as_json, lambda: _show_made(made))
 
 
@@ -48,7 +48,7 @@ def ls(
 ) -> None:
     """List savepoints, the oldest first."""
     with spark_for(path) as spark:
-        found, unusable = ops.list_savepoints(spark, path)
+        found, unusable = ops.savepoint_ls(spark, path)
     result = {"savepoints": [_row(made) for made in found], "unusable": [asdict(problem) for problem in unusable]}
     give(result, as_json, lambda: _show_all(found, unusable))
 
@@ -78,7 +78,7 @@ def _show_all(found: list[Savepoint], unusable: list[Problem]) -> None:
 def verify(path: Directory, as_json: AsJson = False) -> None:
     """Check every file of a savepoint; name those that are damaged, missing or too much."""
     with spark_for(path) as spark, working("Looking at files") as report:
-        made, problems = ops.verify_savepoint(spark, path, report=report)
+        made, problems = ops.savepoint_verify(spark, path, report=report)
     result = {"path": made.path, "batch": made.batch, "files": len(made.files), "bytes": made.size}
     give({**result, "problems": [asdict(p) for p in problems]}, as_json, lambda: _show_verdict(made, problems))
     if problems:
@@ -111,7 +111,7 @@ def restore(
         read_savepoint(files_of(None, path), path)
     reshaped = partitions is not None or key_groups is not None
     with spark_for(path, checkpoint, always=reshaped) as spark, working("Restoring") as report:
-        made = ops.restore_savepoint(
+        made = ops.savepoint_restore(
             spark,
             path,
             checkpoint,

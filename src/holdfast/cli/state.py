@@ -26,7 +26,7 @@ def ls(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> 
         place = ops.open_checkpoint(spark, checkpoint)
         at = place.check_batch(batch)
         retained = place.retained()
-        steps = ops.summarise(spark, checkpoint, at)
+        steps = ops.state_ls(spark, checkpoint, at)
     result = {"checkpoint": checkpoint, "batch": at, "retained": retained, "steps": [asdict(step) for step in steps]}
 
     def tables() -> None:
@@ -51,7 +51,7 @@ def show(
 ) -> None:
     """Show the state: cells and timers of each key and window."""
     with quiet_spark() as spark, working("Reading the state"):
-        view = ops.show_state(
+        view = ops.state_show(
             spark,
             checkpoint,
             step=step,
@@ -85,7 +85,7 @@ def diff(
 ) -> None:
     """Show what changed between two micro-batches."""
     with quiet_spark() as spark, working("Comparing"):
-        found = ops.diff_state(
+        found = ops.state_diff(
             spark, checkpoint, from_batch, to_batch, step=step, key=key, limit=limit, trust_pickle=trust_pickle
         )
 
@@ -124,7 +124,7 @@ def export(
 ) -> None:
     """Write the state as Parquet files, which can be edited and imported."""
     with quiet_spark() as spark, working("Exporting") as report:
-        made = ops.export_state(spark, checkpoint, directory, batch=batch, report=report)
+        made = ops.state_export(spark, checkpoint, directory, batch=batch, report=report)
     result = {"export": made.path, "job": made.job, "batch": made.batch, "rows": made.rows}
 
     def lines() -> None:
@@ -148,7 +148,7 @@ def import_(
 ) -> None:
     """Make exported state the state of a checkpoint. Everything is checked before anything is written."""
     with quiet_spark() as spark, working("Importing") as report:
-        made = ops.import_state(spark, directory, checkpoint, on_conflict=on_conflict, key_groups=key_groups, report=report)
+        made = ops.state_import(spark, directory, checkpoint, on_conflict=on_conflict, key_groups=key_groups, report=report)
 
     def lines() -> None:
         for step, rows in made.rows.items():

@@ -9,20 +9,20 @@ import typing as _typing
 if _typing.TYPE_CHECKING:
     from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
     from holdfast.ops.health.advise import Advice, Goals, advise
-    from holdfast.ops.health.doctor import Check, examine
-    from holdfast.ops.health.repair import Repair, plan_repair, repair_checkpoint
-    from holdfast.ops.health.verify import verify_checkpoint
-    from holdfast.ops.inspect.compare import Change, Diff, diff_state, state_history
-    from holdfast.ops.inspect.overview import Overview, overview
-    from holdfast.ops.inspect.showing import ShownCell, StateView, show_state
+    from holdfast.ops.health.doctor import Check, doctor
+    from holdfast.ops.health.repair import Repair, checkpoint_repair
+    from holdfast.ops.health.verify import checkpoint_verify
+    from holdfast.ops.inspect.compare import Change, Diff, state_diff, state_history
+    from holdfast.ops.inspect.overview import Overview, checkpoint_show
+    from holdfast.ops.inspect.showing import ShownCell, StateView, state_show
     from holdfast.ops.inspect.state_frame import read_state
-    from holdfast.ops.inspect.summary import CellSummary, StepSummary, summarise
-    from holdfast.ops.move.export import Export, export_state
-    from holdfast.ops.move.importing import Imported, import_state
+    from holdfast.ops.inspect.summary import CellSummary, StepSummary, state_ls
+    from holdfast.ops.move.export import Export, state_export
+    from holdfast.ops.move.importing import Imported, state_import
     from holdfast.ops.move.rescale import Rescaled, rescale
-    from holdfast.ops.move.restore import Restored, restore_savepoint
-    from holdfast.ops.move.savepoint import create_savepoint, list_savepoints, verify_savepoint
-    from holdfast.ops.move.stopping import stop_job
+    from holdfast.ops.move.restore import Restored, savepoint_restore
+    from holdfast.ops.move.savepoint import savepoint_create, savepoint_ls, savepoint_verify
+    from holdfast.ops.move.stopping import stop
 
 __all__ = [
     "Advice",
@@ -42,25 +42,24 @@ __all__ = [
     "StateView",
     "StepSummary",
     "advise",
-    "create_savepoint",
-    "diff_state",
-    "examine",
-    "export_state",
-    "import_state",
-    "list_savepoints",
+    "checkpoint_repair",
+    "checkpoint_show",
+    "checkpoint_verify",
+    "doctor",
     "open_checkpoint",
-    "overview",
-    "plan_repair",
     "read_state",
-    "repair_checkpoint",
     "rescale",
-    "restore_savepoint",
-    "show_state",
+    "savepoint_create",
+    "savepoint_ls",
+    "savepoint_restore",
+    "savepoint_verify",
+    "state_diff",
+    "state_export",
     "state_history",
-    "stop_job",
-    "summarise",
-    "verify_checkpoint",
-    "verify_savepoint",
+    "state_import",
+    "state_ls",
+    "state_show",
+    "stop",
 ]
 
 _HOMES = {
@@ -81,25 +80,24 @@ _HOMES = {
     "StateView": "holdfast.ops.inspect.showing",
     "StepSummary": "holdfast.ops.inspect.summary",
     "advise": "holdfast.ops.health.advise",
-    "create_savepoint": "holdfast.ops.move.savepoint",
-    "diff_state": "holdfast.ops.inspect.compare",
-    "examine": "holdfast.ops.health.doctor",
-    "export_state": "holdfast.ops.move.export",
-    "import_state": "holdfast.ops.move.importing",
-    "list_savepoints": "holdfast.ops.move.savepoint",
+    "checkpoint_repair": "holdfast.ops.health.repair",
+    "checkpoint_show": "holdfast.ops.inspect.overview",
+    "checkpoint_verify": "holdfast.ops.health.verify",
+    "doctor": "holdfast.ops.health.doctor",
     "open_checkpoint": "holdfast.checkpoint.layout",
-    "overview": "holdfast.ops.inspect.overview",
-    "plan_repair": "holdfast.ops.health.repair",
     "read_state": "holdfast.ops.inspect.state_frame",
-    "repair_checkpoint": "holdfast.ops.health.repair",
     "rescale": "holdfast.ops.move.rescale",
-    "restore_savepoint": "holdfast.ops.move.restore",
-    "show_state": "holdfast.ops.inspect.showing",
+    "savepoint_create": "holdfast.ops.move.savepoint",
+    "savepoint_ls": "holdfast.ops.move.savepoint",
+    "savepoint_restore": "holdfast.ops.move.restore",
+    "savepoint_verify": "holdfast.ops.move.savepoint",
+    "state_diff": "holdfast.ops.inspect.compare",
+    "state_export": "holdfast.ops.move.export",
     "state_history": "holdfast.ops.inspect.compare",
-    "stop_job": "holdfast.ops.move.stopping",
-    "summarise": "holdfast.ops.inspect.summary",
-    "verify_checkpoint": "holdfast.ops.health.verify",
-    "verify_savepoint": "holdfast.ops.move.savepoint",
+    "state_import": "holdfast.ops.move.importing",
+    "state_ls": "holdfast.ops.inspect.summary",
+    "state_show": "holdfast.ops.inspect.showing",
+    "stop": "holdfast.ops.move.stopping",
 }
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RANGES", "Check", "examine"]
+__all__ = ["RANGES", "Check", "doctor"]
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
@@ -66,7 +66,7 @@ class Check:
     advice: str = ""
 
 
-def examine(*, with_spark: bool = True) -> Iterator[Check]:
+def doctor(*, with_spark: bool = True) -> Iterator[Check]:
     """Looks at everything, one after the other. `with_spark`: also whether a session starts and runs a Python worker."""
     needed = [_python(), _java(), *(_library(name) for name in RANGES)]
     yield from needed
