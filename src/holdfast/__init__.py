@@ -19,6 +19,7 @@ from holdfast.errors import (
     InvalidStep,
     JobFailed,
     LimitExceeded,
+    MissingExtra,
     OutputError,
     SinkError,
     StateConflict,
@@ -255,6 +256,7 @@ __all__ = [
     "Mean",
     "Metrics",
     "Min",
+    "MissingExtra",
     "NonMergingWindowFn",
     "NullableCoder",
     "OrFinally",
@@ -327,14 +329,22 @@ _ON_SPARK = {
     "Batches": "holdfast.spark.job.triggers",
     "Every": "holdfast.spark.job.triggers",
     "Outputs": "holdfast.spark.stages.unpack",
+    "sinks": "holdfast.spark.sinks",
 }
 
 
 def __getattr__(name: str) -> _typing.Any:
+    if name not in _ON_SPARK:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     import importlib
 
-    if name == "sinks":
-        return importlib.import_module("holdfast.spark.sinks")
-    if name in _ON_SPARK:
-        return getattr(importlib.import_module(_ON_SPARK[name]), name)
-    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    from holdfast.model.extras import require_spark
+
+    # An ImportError, so that `from holdfast import keyed` says what is missing too: of an AttributeError it would not.
+    require_spark(f"hf.{name}")
+    module = importlib.import_module(_ON_SPARK[name])
+    return module if name == "sinks" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

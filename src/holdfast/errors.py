@@ -16,6 +16,7 @@ Every error has three parts: what happened, the detail (which step, cell, key an
     ├── StateConflict        stored state and the code that would read it do not agree
     ├── CheckpointError      a path is not a checkpoint or savepoint, or not one that can be used for this
     ├── CheckpointLocked     a job is running on the checkpoint
+    ├── MissingExtra         what is asked for needs packages that an extra installs    (also a ModuleNotFoundError)
     ├── SinkError            a sink cannot take a micro-batch without losing, doubling or altering rows
     └── JobFailed            a job's query ended with an error that is not a user's function's
 """
@@ -36,6 +37,7 @@ __all__ = [
     "InvalidStep",
     "JobFailed",
     "LimitExceeded",
+    "MissingExtra",
     "OutputError",
     "SinkError",
     "StateConflict",
@@ -154,6 +156,10 @@ class CheckpointError(HoldfastError):
 
 class CheckpointLocked(HoldfastError):
     """A checkpoint that a running job, or another tool, is using."""
+
+
+class MissingExtra(HoldfastError, ModuleNotFoundError):
+    """Packages that are missing, and the extra that installs them: Spark's, without `holdfast[spark]`."""
 
 
 class SinkError(HoldfastError):

@@ -163,11 +163,11 @@ def test_one_signal_waits_however_long_it_takes(make, tmp_path):
 def test_a_sink_object_that_is_used_again_notices_a_checkpoint_taken_back(spark, make, source, tmp_path):
     sink = hf.sinks.Parquet(tmp_path / "rows")
     make(sink, trigger="available now").run()
-    ops.create_savepoint(None, str(tmp_path / "checkpoint"), str(tmp_path / "savepoint"))
+    ops.savepoint_create(None, str(tmp_path / "checkpoint"), str(tmp_path / "savepoint"))
     for _ in range(2):
         source.add({"k": "a", "v": "x"})
     make(sink, trigger="available now").run()
-    ops.restore_savepoint(None, str(tmp_path / "savepoint"), str(tmp_path / "restored"))
+    ops.savepoint_restore(None, str(tmp_path / "savepoint"), str(tmp_path / "restored"))
     with pytest.raises(hf.SinkError):
         make(sink, checkpoint="restored", trigger="available now").run()
 

@@ -288,7 +288,7 @@ def test_a_parquet_sink_of_a_job_that_wrote_nothing_can_be_read(spark, feed, tmp
 
 
 def test_a_checkpoint_that_was_taken_back_by_one_is_no_replay(source, tmp_path):
-    from holdfast.ops import create_savepoint, restore_savepoint
+    from holdfast.ops import savepoint_create, savepoint_restore
 
     def run(checkpoint, **options):
         rows = hf.keyed(source.df, key="k", value="v").par_do(Count(), output=OUTPUT)
@@ -296,11 +296,11 @@ def test_a_checkpoint_that_was_taken_back_by_one_is_no_replay(source, tmp_path):
         job.write(rows, hf.sinks.Sqlite(tmp_path / "rows.db", "counts", **options)).run()
 
     run("checkpoint")
-    create_savepoint(None, str(tmp_path / "checkpoint"), str(tmp_path / "savepoint"))
+    savepoint_create(None, str(tmp_path / "checkpoint"), str(tmp_path / "savepoint"))
     source.add({"k": "a", "v": "x"})
     run("checkpoint")
     source.add({"k": "a", "v": "x"})
-    restore_savepoint(None, str(tmp_path / "savepoint"), str(tmp_path / "restored"))
+    savepoint_restore(None, str(tmp_path / "savepoint"), str(tmp_path / "restored"))
     with pytest.raises(hf.SinkError):
         run("restored")
     run("restored", take_over=True)

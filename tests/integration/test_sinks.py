@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.ops import create_savepoint, restore_savepoint
+from holdfast.ops import savepoint_create, savepoint_restore
 from holdfast.spark.sinks import BatchInfo, plan_of, stored_query_id
 from holdfast.spark.sinks.plans import plan_digest
 from integration.functions import Count
@@ -350,16 +350,16 @@ class TestJobs:
 
         source.add({"k": "a", "v": 0})
         run("one")
-        create_savepoint(None, str(tmp_path / "one"), str(tmp_path / "early"))
+        savepoint_create(None, str(tmp_path / "one"), str(tmp_path / "early"))
         for n in (1, 2):
             source.add({"k": "a", "v": n})
             run("one")
-        create_savepoint(None, str(tmp_path / "one"), str(tmp_path / "late"))
-        restore_savepoint(None, str(tmp_path / "late"), str(tmp_path / "two"))
+        savepoint_create(None, str(tmp_path / "one"), str(tmp_path / "late"))
+        savepoint_restore(None, str(tmp_path / "late"), str(tmp_path / "two"))
         source.add({"k": "a", "v": 3})
         run("two")
         assert written() == [1, 2, 3, 4]
-        restore_savepoint(None, str(tmp_path / "early"), str(tmp_path / "three"))
+        savepoint_restore(None, str(tmp_path / "early"), str(tmp_path / "three"))
         with pytest.raises(hf.HoldfastError, match="micro-batches up to"):
             run("three")
         assert written() == [1, 2, 3, 4]

@@ -15,7 +15,7 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.ops.health.advise import Goals, advise_from
 from holdfast.ops.health.measure import Measured, StepMeasured, measure
-from holdfast.ops.inspect.summary import summarise
+from holdfast.ops.inspect.summary import state_ls
 from holdfast.testing.spark_runtime import scripted_session
 
 from .shared import copied, payments, tree
@@ -209,7 +209,7 @@ def test_what_is_measured(checkpoint):
     assert 0 < found.cost_seconds <= found.duration_seconds <= gaps[-1] + 60
     assert found.restore_bytes > 0
     assert found.restore_seconds > 0
-    now, first = ({s.step: s for s in summarise(spark, checkpoint, batch)} for batch in (last, 0))
+    now, first = ({s.step: s for s in state_ls(spark, checkpoint, batch)} for batch in (last, 0))
     for step in found.steps:
         assert step.keys == now[step.step].keys
         assert step.keys_per_batch == (now[step.step].keys - first[step.step].keys) / last

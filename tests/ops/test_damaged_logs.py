@@ -9,7 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
-from holdfast.ops import read_state, rescale, show_state, state_history, summarise, verify_checkpoint
+from holdfast.ops import checkpoint_verify, read_state, rescale, state_history, state_ls, state_show
 
 from .shared import BATCHES, copied, payments
 
@@ -39,8 +39,8 @@ def test_only_declared_errors_come_out_of_the_tools(spark, tmp_path, name, conte
     checkpoint = damaged(tmp_path / "checkpoint", name, content)
     tools = (
         lambda: read_state(spark, checkpoint).count(),
-        lambda: show_state(spark, checkpoint, key="card 1"),
-        lambda: summarise(spark, checkpoint),
+        lambda: state_show(spark, checkpoint, key="card 1"),
+        lambda: state_ls(spark, checkpoint),
         lambda: state_history(spark, checkpoint, "card 1"),
         lambda: rescale(spark, checkpoint, partitions=3),
     )
@@ -48,7 +48,7 @@ def test_only_declared_errors_come_out_of_the_tools(spark, tmp_path, name, conte
         with contextlib.suppress(HoldfastError):
             tool()
     with contextlib.suppress(CheckpointError):
-        assert not verify_checkpoint(spark, checkpoint).is_whole
+        assert not checkpoint_verify(spark, checkpoint).is_whole
 
 
 @pytest.mark.parametrize("name", ["metadata", f"offsets/{LAST}", f"commits/{LAST}", "holdfast/manifest.json"])

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def found():
     """The checks by name, without Spark."""
-    return lambda: {check.name: check for check in doctor.examine(with_spark=False)}
+    return lambda: {check.name: check for check in doctor.doctor(with_spark=False)}
 
 
 @pytest.fixture
@@ -167,9 +167,9 @@ def test_another_python_for_workers(monkeypatch, found, tmp_path):
 
 def test_a_session_that_does_not_start(monkeypatch):
     monkeypatch.setattr(doctor, "_TRIAL", "raise OSError('the port is taken')")
-    check = list(doctor.examine())[-1]
+    check = list(doctor.doctor())[-1]
     assert check.status == "failed"
     assert "the port is taken" in check.found
     monkeypatch.setattr(doctor, "_TRIAL", "import time; time.sleep(60)")
     monkeypatch.setattr(doctor, "_SPARK_SECONDS", 0.5)
-    assert "did not start within" in list(doctor.examine())[-1].found
+    assert "did not start within" in list(doctor.doctor())[-1].found

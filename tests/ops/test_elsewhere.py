@@ -10,12 +10,12 @@ import pytest
 from holdfast.checkpoint.files.choice import files_of
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError
-from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.inspect.state_frame import read_state
-from holdfast.ops.move.export import export_state
-from holdfast.ops.move.importing import import_state
-from holdfast.ops.move.restore import restore_savepoint
-from holdfast.ops.move.savepoint import create_savepoint
+from holdfast.ops.move.export import state_export
+from holdfast.ops.move.importing import state_import
+from holdfast.ops.move.restore import savepoint_restore
+from holdfast.ops.move.savepoint import savepoint_create
 
 from .payments import Payments
 
@@ -41,12 +41,12 @@ def test_there_and_back(spark, elsewhere, tmp_path):
     checkpoint = f"{elsewhere}/checkpoint"
     payments.run(checkpoint)
     before = cells(spark, checkpoint)
-    assert verify_checkpoint(spark, checkpoint).is_whole
+    assert checkpoint_verify(spark, checkpoint).is_whole
 
-    create_savepoint(spark, checkpoint, str(tmp_path / "savepoint"))
-    restore_savepoint(spark, str(tmp_path / "savepoint"), f"{elsewhere}/restored", key_groups=3)
-    export_state(spark, f"{elsewhere}/restored", f"{elsewhere}/export")
-    import_state(spark, f"{elsewhere}/export", f"{elsewhere}/imported")
+    savepoint_create(spark, checkpoint, str(tmp_path / "savepoint"))
+    savepoint_restore(spark, str(tmp_path / "savepoint"), f"{elsewhere}/restored", key_groups=3)
+    state_export(spark, f"{elsewhere}/restored", f"{elsewhere}/export")
+    state_import(spark, f"{elsewhere}/export", f"{elsewhere}/imported")
 
     assert cells(spark, f"{elsewhere}/restored") == before
     assert cells(spark, f"{elsewhere}/imported") == before

@@ -14,8 +14,8 @@ from holdfast.checkpoint.lock import holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CorruptState, InputError
 from holdfast.ops.inspect.state_frame import read_state
-from holdfast.ops.move.export import export_state
-from holdfast.ops.move.importing import import_state
+from holdfast.ops.move.export import state_export
+from holdfast.ops.move.importing import state_import
 
 from .payments import Payments
 from .trees import checksums
@@ -28,7 +28,7 @@ def payments(spark, tmp_path_factory):
     made.add(0, 1, 2)
     made.run()
     made.export = str(made.folder / "export")
-    export_state(spark, made.checkpoint, made.export)
+    state_export(spark, made.checkpoint, made.export)
     made.stopped = str(made.folder / "stopped")
     shutil.copytree(made.checkpoint, made.stopped)
     made.state = cells(spark, made.checkpoint)
@@ -61,7 +61,7 @@ def edit(export, change, step="everything"):
 
 def test_the_round_trip_is_exact_and_the_job_goes_on(spark, payments, tmp_path):
     checkpoint = str(tmp_path / "imported")
-    made = import_state(spark, payments.export, checkpoint, key_groups=3)
+    made = state_import(spark, payments.export, checkpoint, key_groups=3)
     assert made.batch == 3
     assert cells(spark, checkpoint) == payments.state
     assert payments.run(checkpoint, key_groups=3) == payments.expected
@@ -76,7 +76,7 @@ def test_what_was_edited_is_what_the_job_sees(spark, payments, export, tmp_path)
 
     edit(export, change, "running")
     checkpoint = str(tmp_path / "imported")
-    import_state(spark, str(export), checkpoint)
+    state_import(spark, str(export), checkpoint)
 
     told = {row.key: row.value for row in read_state(spark, checkpoint, step="running").collect()}
     assert told["card 1"] == "1000000"
@@ -109,7 +109,7 @@ def test_rows_that_are_wrong_are_named_and_nothing_is_written(spark, export, tmp
 
     edit(export, change)
     with pytest.raises(InputError) as refused:
-        import_state(spark, str(export), str(tmp_path / "imported"))
+        state_import(spark, str(export), str(tmp_path / "imported"))
     for _, told in changes:
         assert refused.match(told)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["export"]
@@ -144,7 +144,7 @@ def test_values_of_another_type_are_told_all_together(spark, export, tmp_path):
     edit(export, change)
     edit(export, lambda rows: edited(rows, "total", value="[1]"), "running")
     with pytest.raises(InputError) as refused:
-        import_state(spark, str(export), str(tmp_path / "imported"))
+        state_import(spark, str(export), str(tmp_path / "imported"))
     told = str(refused.value)
     for _, _, problem in OTHER_TYPES.values():
         assert problem in told
@@ -163,7 +163,7 @@ def test_another_type_for_a_whole_cell(spark, export, tmp_path):
         return [{**row, **other, "value": f"{row['value']}.5"} if row["cell"] == "total" else row for row in rows]
 
     edit(export, change, "running")
-    import_state(spark, str(export), str(tmp_path / "imported"))
+    state_import(spark, str(export), str(tmp_path / "imported"))
     told = [row.value for row in read_state(spark, str(tmp_path / "imported"), step="running").collect()]
     assert told
     assert all(value.endswith(".5") for value in told)
@@ -173,27 +173,27 @@ def test_an_export_apart_from_its_checkpoint(spark, payments, export, tmp_path):
     before = checksums(payments.stopped)
     for directory in (f"{payments.stopped}/export", payments.stopped):
         with pytest.raises(CheckpointError, match=r"lies in|the same place"):
-            export_state(spark, payments.stopped, directory)
+            state_export(spark, payments.stopped, directory)
     with pytest.raises(CheckpointError, match="lies in"):
-        import_state(spark, str(export), str(export / "new"))
+        state_import(spark, str(export), str(export / "new"))
     assert checksums(payments.stopped) == before
 
 
 def test_an_export_with_more_than_a_checkpoint_has(spark, export, tmp_path):
     (export / "checkpoint" / "holdfast" / "lock.json").write_text("{}")
     with pytest.raises(CorruptState, match="is not a file of an export"):
-        import_state(spark, str(export), str(tmp_path / "new"))
+        state_import(spark, str(export), str(tmp_path / "new"))
     (export / "checkpoint" / "holdfast" / "lock.json").unlink()
     (export / "checkpoint" / "sources" / "link").symlink_to("/etc")
     with pytest.raises(CheckpointError, match="links are not followed"):
-        import_state(spark, str(export), str(tmp_path / "new"))
+        state_import(spark, str(export), str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
 
 
 def test_a_row_that_comes_twice(spark, export, tmp_path):
     edit(export, lambda rows: [*rows, rows[0]])
     with pytest.raises(InputError, match="there are 2 rows"):
-        import_state(spark, str(export), str(tmp_path / "imported"))
+        state_import(spark, str(export), str(tmp_path / "imported"))
 
 
 def test_other_columns(spark, export, tmp_path):
@@ -203,7 +203,7 @@ def test_other_columns(spark, export, tmp_path):
         file.unlink()
     pq.write_table(table, folder / "edited.parquet")
     with pytest.raises(InputError, match="the column 'value' is missing"):
-        import_state(spark, str(export), str(tmp_path / "imported"))
+        state_import(spark, str(export), str(tmp_path / "imported"))
 
 
 @pytest.mark.parametrize("policy", ["keep", "replace", "merge", "fail"])
@@ -222,10 +222,10 @@ def test_into_state_that_exists(spark, payments, export, tmp_path, policy):
     before = checksums(tmp_path / "checkpoint")
     if policy == "fail":
         with pytest.raises(InputError, match="has something else in the cell 'total' already"):
-            import_state(spark, str(export), checkpoint, on_conflict=policy)
+            state_import(spark, str(export), checkpoint, on_conflict=policy)
         assert checksums(tmp_path / "checkpoint") == before
         return
-    import_state(spark, str(export), checkpoint, on_conflict=policy)
+    state_import(spark, str(export), checkpoint, on_conflict=policy)
 
     expected = {"keep": totals[card], "replace": 7, "merge": totals[card] + 7}[policy]
     told = {row.key: int(row.value) for row in read_state(spark, checkpoint, step="running").collect()}
@@ -234,11 +234,11 @@ def test_into_state_that_exists(spark, payments, export, tmp_path, policy):
 
 def test_what_cannot_be_imported(spark, payments, tmp_path):
     with pytest.raises(CheckpointError, match="is not an export"):
-        import_state(spark, str(tmp_path), str(tmp_path / "new"))
+        state_import(spark, str(tmp_path), str(tmp_path / "new"))
     with pytest.raises(CheckpointError, match="There is something at"):
-        import_state(spark, payments.export, payments.stopped)
+        state_import(spark, payments.export, payments.stopped)
     with pytest.raises(InputError, match="no policy"):
-        import_state(spark, payments.export, payments.stopped, on_conflict="guess")
+        state_import(spark, payments.export, payments.stopped, on_conflict="guess")
 
 
 def test_the_commands(spark, payments, tmp_path, capsys):

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast import ops
-from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.reading.blobs import StepRef
 from holdfast.ops.reading.keys import find_key, key_text
 from holdfast.testing.spark_runtime import scripted_session
@@ -59,15 +59,15 @@ def test_a_step_over_a_batch_has_no_state(spark, source, tmp_path):
     assert run(joined, tmp_path) == [("a", 1, 1)]
     source.add(1)
     assert run(joined, tmp_path) == [("a", 2, 1)]
-    assert verify_checkpoint(spark, str(tmp_path / "checkpoint")).is_whole
+    assert checkpoint_verify(spark, str(tmp_path / "checkpoint")).is_whole
 
 
 def test_a_source_that_is_read_twice_has_one_log(spark, source, tmp_path):
     both = source.where("k = 'a'").unionByName(source.where("k = 'b'"))
     assert run(count(both), tmp_path) == [("a", 1), ("b", 1)]
-    found = verify_checkpoint(spark, str(tmp_path / "checkpoint"), deep=True)
+    found = checkpoint_verify(spark, str(tmp_path / "checkpoint"), deep=True)
     assert found.is_whole, found.problems
-    ops.create_savepoint(spark, str(tmp_path / "checkpoint"), str(tmp_path / "savepoint"))
+    ops.savepoint_create(spark, str(tmp_path / "checkpoint"), str(tmp_path / "savepoint"))
     source.add(1)
     assert run(count(both), tmp_path) == [("a", 2), ("b", 2)]
 
@@ -78,9 +78,9 @@ def test_a_second_source_whose_log_is_gone_is_missed(spark, source, tmp_path):
         spark.createDataFrame([("c", number)], "k string, v int").coalesce(1).write.mode("append").parquet(str(other))
     second = spark.readStream.schema("k string, v int").option("maxFilesPerTrigger", 1).parquet(str(other))
     run(count(source.unionByName(second)), tmp_path)
-    assert verify_checkpoint(None, str(tmp_path / "checkpoint")).is_whole
+    assert checkpoint_verify(None, str(tmp_path / "checkpoint")).is_whole
     shutil.rmtree(tmp_path / "checkpoint" / "sources" / "1")
-    found = verify_checkpoint(None, str(tmp_path / "checkpoint"))
+    found = checkpoint_verify(None, str(tmp_path / "checkpoint"))
     assert [problem.path for problem in found.problems] == [str(tmp_path / "checkpoint" / "sources" / "1")]
 
 
@@ -107,7 +107,7 @@ def test_another_format_of_state_files_is_not_used(spark, source, tmp_path):
         assert spark.conf.get(option) == "2"
     finally:
         spark.conf.unset(option)
-    assert verify_checkpoint(spark, str(tmp_path / "checkpoint")).is_whole
+    assert checkpoint_verify(spark, str(tmp_path / "checkpoint")).is_whole
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ from holdfast.checkpoint.registry import registered
 from holdfast.engine.stored.manifest import Evolution, read_manifest, reconcile
 from holdfast.engine.stored.reading import StoredLayout
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
-from holdfast.ops.health.verify import verify_checkpoint
-from holdfast.ops.inspect.overview import overview
+from holdfast.ops.health.verify import checkpoint_verify
+from holdfast.ops.inspect.overview import checkpoint_show
 from holdfast.ops.move.export import read_export
-from holdfast.ops.move.restore import restore_savepoint
-from holdfast.ops.move.savepoint import create_savepoint, list_savepoints, verify_savepoint
+from holdfast.ops.move.restore import savepoint_restore
+from holdfast.ops.move.savepoint import savepoint_create, savepoint_ls, savepoint_verify
 from holdfast.ops.move.stopping import find_running
 from holdfast.spark.job.manifest import check_job_manifest
 from tiers import examples
@@ -52,7 +52,7 @@ def checkpoint(tmp_path):
 
 @pytest.fixture
 def savepoint(checkpoint, tmp_path):
-    create_savepoint(None, str(checkpoint), str(tmp_path / "savepoint"))
+    savepoint_create(None, str(checkpoint), str(tmp_path / "savepoint"))
     return tmp_path / "savepoint"
 
 
@@ -68,14 +68,14 @@ def use_everything(checkpoint: Path, work: Path) -> None:
     """Every tool that needs no Spark, and the start of a job; only declared errors may come out."""
     path, made = str(checkpoint), str(work / "made")
     tools = (
-        lambda: overview(None, path),
-        lambda: verify_checkpoint(None, path),
+        lambda: checkpoint_show(None, path),
+        lambda: checkpoint_verify(None, path),
         lambda: open_checkpoint(None, path).retained(),
         lambda: PieceFinder(open_checkpoint(None, path)).pieces(1),
-        lambda: create_savepoint(None, path, made),
-        lambda: list_savepoints(None, str(work)),
-        lambda: verify_savepoint(None, made),
-        lambda: restore_savepoint(None, made, str(work / "new"), backend="disk", new_query_id=True),
+        lambda: savepoint_create(None, path, made),
+        lambda: savepoint_ls(None, str(work)),
+        lambda: savepoint_verify(None, made),
+        lambda: savepoint_restore(None, made, str(work / "new"), backend="disk", new_query_id=True),
         lambda: find_running(None, path),
         lambda: check_job_manifest(None, path, "fraud", [_Step]),
     )
@@ -110,7 +110,7 @@ WRONG = {
 @pytest.mark.parametrize(("name", "content"), [(name, content) for name, all_ in WRONG.items() for content in all_])
 def test_verify_names_what_has_another_form(checkpoint, name, content):
     def named():
-        return str(checkpoint / name) in [problem.path for problem in verify_checkpoint(None, str(checkpoint)).problems]
+        return str(checkpoint / name) in [problem.path for problem in checkpoint_verify(None, str(checkpoint)).problems]
 
     assert not named()
     put(checkpoint / name, content)
@@ -176,7 +176,7 @@ def test_infinity_in_a_parameter_is_read_as_it_was_written():
 def test_a_forged_savepoint_gives_declared_errors(tmp_path, data):
     shutil.rmtree(tmp_path / "savepoint", ignore_errors=True)
     checkpoint = make_checkpoint(tmp_path / "checkpoint")
-    create_savepoint(None, str(checkpoint), str(tmp_path / "savepoint"))
+    savepoint_create(None, str(checkpoint), str(tmp_path / "savepoint"))
     file = tmp_path / "savepoint" / "savepoint.json"
     content = json.loads(file.read_text())
     content.pop("digest")
@@ -186,9 +186,9 @@ def test_a_forged_savepoint_gives_declared_errors(tmp_path, data):
         forge_savepoint(tmp_path / "savepoint", lambda content: None)
     before = set(tmp_path.iterdir())
     for tool in (
-        lambda: list_savepoints(None, str(tmp_path)),
-        lambda: verify_savepoint(None, str(tmp_path / "savepoint")),
-        lambda: restore_savepoint(None, str(tmp_path / "savepoint"), str(tmp_path / "new"), backend="disk"),
+        lambda: savepoint_ls(None, str(tmp_path)),
+        lambda: savepoint_verify(None, str(tmp_path / "savepoint")),
+        lambda: savepoint_restore(None, str(tmp_path / "savepoint"), str(tmp_path / "new"), backend="disk"),
     ):
         with DECLARED:
             tool()
@@ -206,9 +206,9 @@ def test_a_savepoint_with_a_file_elsewhere(savepoint, tmp_path, path):
 
     forge_savepoint(savepoint, change)
     with pytest.raises(CorruptState, match="cannot be in a savepoint"):
-        verify_savepoint(None, str(savepoint))
+        savepoint_verify(None, str(savepoint))
     with pytest.raises(CorruptState, match="cannot be in a savepoint"):
-        restore_savepoint(None, str(savepoint), str(tmp_path / "new"))
+        savepoint_restore(None, str(savepoint), str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
 
 
@@ -218,9 +218,9 @@ def test_a_plan_outside_of_the_savepoint(savepoint, tmp_path):
     put(tmp_path / "savepoint" / "offsets" / "x", b"theirs")
     forge_savepoint(savepoint, lambda content: {**content, "planned_batch": "../../.bashrc"})
     with pytest.raises(CorruptState, match="has not the form"):
-        verify_savepoint(None, str(savepoint))
+        savepoint_verify(None, str(savepoint))
     with pytest.raises(CorruptState, match="has not the form"):
-        restore_savepoint(None, str(savepoint), str(tmp_path / "new"))
+        savepoint_restore(None, str(savepoint), str(tmp_path / "new"))
     assert (tmp_path / ".bashrc").read_text() == "mine"
 
 
@@ -228,7 +228,7 @@ def test_a_plan_outside_of_the_savepoint(savepoint, tmp_path):
 def test_a_plan_of_another_micro_batch(savepoint, tmp_path, planned):
     forge_savepoint(savepoint, lambda content: {**content, "planned_batch": planned})
     with pytest.raises(CorruptState, match=r"cannot be|is not among its files"):
-        restore_savepoint(None, str(savepoint), str(tmp_path / "new"))
+        savepoint_restore(None, str(savepoint), str(tmp_path / "new"))
 
 
 @pytest.fixture
@@ -244,9 +244,9 @@ def test_links_in_a_checkpoint_are_not_followed(checkpoint, tmp_path, what):
     shutil.move(checkpoint / what, kept)
     (checkpoint / what).symlink_to(kept)
     with pytest.raises(CheckpointError, match="links are not followed"):
-        create_savepoint(None, str(checkpoint), str(tmp_path / "savepoint"))
+        savepoint_create(None, str(checkpoint), str(tmp_path / "savepoint"))
     assert not (tmp_path / "savepoint").exists()
-    found = verify_checkpoint(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint))
     assert [problem.what for problem in found.problems if problem.path == str(checkpoint / what)] == [
         "it is a link, and links are not followed"
     ]
@@ -257,19 +257,19 @@ def test_links_in_a_savepoint_are_not_followed(savepoint, tmp_path, what):
     kept = tmp_path / "kept"
     shutil.move(savepoint / what, kept)
     (savepoint / what).symlink_to(kept)
-    _, problems = verify_savepoint(None, str(savepoint))
+    _, problems = savepoint_verify(None, str(savepoint))
     assert [(problem.path, problem.what) for problem in problems] == [
         (str(savepoint / what), "it is a link, and links are not followed")
     ]
     with pytest.raises(CorruptState, match="links are not followed"):
-        restore_savepoint(None, str(savepoint), str(tmp_path / "new"))
+        savepoint_restore(None, str(savepoint), str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
 
 
 def test_a_checkpoint_may_itself_be_reached_by_a_link(checkpoint, tmp_path):
     (tmp_path / "current").symlink_to(checkpoint)
-    create_savepoint(None, str(tmp_path / "current"), str(tmp_path / "savepoint"))
-    assert verify_savepoint(None, str(tmp_path / "savepoint"))[1] == []
+    savepoint_create(None, str(tmp_path / "current"), str(tmp_path / "savepoint"))
+    assert savepoint_verify(None, str(tmp_path / "savepoint"))[1] == []
 
 
 def nested(tmp_path: Path, source: Path) -> dict[str, Path]:
@@ -291,7 +291,7 @@ def test_a_savepoint_cannot_be_restored_into_itself(savepoint, tmp_path):
     before = checksums(savepoint)
     for name, destination in nested(tmp_path, savepoint).items():
         with pytest.raises(CheckpointError, match=r"lies in|the same place"):
-            restore_savepoint(None, str(savepoint), str(destination))
+            savepoint_restore(None, str(savepoint), str(destination))
         assert checksums(savepoint) == before, name
 
 
@@ -299,12 +299,12 @@ def test_a_savepoint_cannot_be_taken_into_its_checkpoint(checkpoint, tmp_path):
     before = checksums(checkpoint)
     for name, destination in nested(tmp_path, checkpoint).items():
         with pytest.raises(CheckpointError, match=r"lies in|the same place"):
-            create_savepoint(None, str(checkpoint), str(destination))
+            savepoint_create(None, str(checkpoint), str(destination))
         assert checksums(checkpoint) == before, name
 
 
 def test_names_that_begin_the_same_are_apart(checkpoint):
-    create_savepoint(None, str(checkpoint), f"{checkpoint}-savepoint")
+    savepoint_create(None, str(checkpoint), f"{checkpoint}-savepoint")
 
 
 @pytest.mark.parametrize("read", [read_lock, read_stop, read_job])

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, InputError
-from holdfast.ops import read_state, show_state, summarise
-from holdfast.ops.inspect.compare import diff_state, state_history
+from holdfast.ops import read_state, state_ls, state_show
+from holdfast.ops.inspect.compare import state_diff, state_history
 
 from .oracle import states
 from .payments import Payments
@@ -63,7 +63,7 @@ def test_a_pickle_stays_closed(spark, payments):
 
 def test_ls_counts_everything(spark, payments, capsys):
     expected = states(FILES)[-1]
-    for step in summarise(spark, payments.checkpoint):
+    for step in state_ls(spark, payments.checkpoint):
         here = [place for place in expected if place[0] == step.step]
         assert step.keys == len({place[1] for place in here})
         assert step.timers == sum(place[3] == "due" for place in here)
@@ -73,7 +73,7 @@ def test_ls_counts_everything(spark, payments, capsys):
 
 
 def test_show_one_key_in_one_window(spark, payments):
-    view = show_state(
+    view = state_show(
         spark, payments.checkpoint, step="everything", key="card 3", window="1970-01-01T00:12:00Z", batch=BATCHES - 1
     )
     expected = states(FILES)[-1]
@@ -85,7 +85,7 @@ def test_show_one_key_in_one_window(spark, payments):
 
 
 def test_show_is_limited_and_says_so(spark, payments):
-    view = show_state(spark, payments.checkpoint, step="running", limit=3)
+    view = state_show(spark, payments.checkpoint, step="running", limit=3)
     assert len({cell.key for cell in view.cells}) == 3
     assert view.more
 
@@ -94,7 +94,7 @@ def test_diff_is_the_difference_of_two_states(spark, payments):
     before, after = states(FILES)[2], states(FILES)[4]
     changed = {place for place in before.keys() | after.keys() if before.get(place) != after.get(place)}
 
-    diff = diff_state(spark, payments.checkpoint, 2, 4)
+    diff = state_diff(spark, payments.checkpoint, 2, 4)
 
     found = {(c.step, c.key, c.window, c.cell): c for c in diff.changes if c.cell != "secret"}
     expected = {(step, key, _window(start), cell) for step, key, start, cell in changed}
@@ -128,17 +128,17 @@ def test_what_cannot_be_asked(spark, payments, tmp_path):
     with pytest.raises(CheckpointError, match="The state after micro-batch 99 is not in"):
         read_state(spark, payments.checkpoint, batch=99)
     with pytest.raises(CheckpointError, match="has no step 'nothing'"):
-        show_state(spark, payments.checkpoint, step="nothing")
+        state_show(spark, payments.checkpoint, step="nothing")
     with pytest.raises(CheckpointError, match="has no state"):
-        show_state(spark, payments.checkpoint, key="nobody")
+        state_show(spark, payments.checkpoint, key="nobody")
     with pytest.raises(InputError, match="There is no window 'yesterday'") as refused:
-        show_state(spark, payments.checkpoint, step="everything", window="yesterday")
+        state_show(spark, payments.checkpoint, step="everything", window="yesterday")
     assert "1970-01-01T00:10:00Z to 1970-01-01T00:20:00Z" in refused.value.detail
     with pytest.raises(InputError, match="There is no window 'yesterday'") as refused:
-        show_state(spark, payments.checkpoint, step="running", window="yesterday")
+        state_show(spark, payments.checkpoint, step="running", window="yesterday")
     assert "There are: global." in refused.value.detail
     with pytest.raises(InputError, match="There is no cell or timer 'nope'") as refused:
-        show_state(spark, payments.checkpoint, cell="nope")
+        state_show(spark, payments.checkpoint, cell="nope")
     assert "everything has 'count', 'amounts'" in refused.value.todo
     assert "'due'; running has 'total'" in refused.value.todo
     with pytest.raises(CheckpointError, match="There is nothing at"):
@@ -168,12 +168,12 @@ def test_a_command_that_cannot_says_why(spark, tmp_path, capsys, command):
 
 def test_a_window_by_the_beginning_of_its_text(spark, payments):
     """Also if it is no time, and not of the first window that there is."""
-    view = show_state(spark, payments.checkpoint, step="everything", window="1970-01-01T00:1", cell="count")
+    view = state_show(spark, payments.checkpoint, step="everything", window="1970-01-01T00:1", cell="count")
     assert {cell.window for cell in view.cells} == {"1970-01-01T00:10:00Z to 1970-01-01T00:20:00Z"}
 
 
 def test_a_cell_that_one_step_has(spark, payments):
-    assert show_state(spark, payments.checkpoint, cell="due").step_names == ["everything"]
+    assert state_show(spark, payments.checkpoint, cell="due").step_names == ["everything"]
 
 
 @pytest.mark.parametrize("option", ["--cell", "--window"])

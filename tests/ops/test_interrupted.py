@@ -17,8 +17,8 @@ from holdfast.checkpoint.replacement import finish_replacing
 from holdfast.cli.main import main
 from holdfast.engine.stored.manifest import Evolution
 from holdfast.errors import CheckpointError
-from holdfast.ops.health.repair import plan_repair, repair_checkpoint
-from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.health.repair import checkpoint_repair
+from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.inspect.state_frame import read_state
 from holdfast.ops.move.rescale import rescale
 from holdfast.spark.job.manifest import check_job_manifest
@@ -85,7 +85,7 @@ def test_a_job_starts_with_the_code_that_fits(spark, history, left, renames):
         run_job(spark, history.input, checkpoint, key_groups=OTHERS[renames])
     assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == ["manifest.json", "turn.json"]
     assert run_job(spark, history.input, checkpoint, key_groups=GROUPS[renames]) == {}
-    assert verify_checkpoint(spark, str(checkpoint), deep=True).problems == []
+    assert checkpoint_verify(spark, str(checkpoint), deep=True).problems == []
 
 
 class Step(NamedTuple):
@@ -120,7 +120,7 @@ def test_tools_name_it(spark, left, tmp_path, renames, capsys):
         assert f"holdfast checkpoint repair {checkpoint}" in said
     with pytest.raises(CheckpointError, match="was interrupted"):
         read_state(spark, str(checkpoint))
-    found = verify_checkpoint(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint))
     assert str(checkpoint / "holdfast" / "state-before") in [problem.path for problem in found.problems]
     assert main(["checkpoint", "verify", "--files-only", str(checkpoint)]) == 1
     assert tree(checkpoint) == before
@@ -144,13 +144,13 @@ def test_repair(spark, left, renames, capsys):
     assert read_state(spark, str(checkpoint)).count() > 0
     manifest = json.loads((checkpoint / "holdfast" / "manifest.json").read_text())
     assert manifest["steps"]["cells"]["key_groups"] == (16 if renames == 2 else 8)
-    assert not plan_repair(None, str(checkpoint)).is_needed
-    assert verify_checkpoint(spark, str(checkpoint)).problems == []
+    assert not checkpoint_repair(None, str(checkpoint), dry_run=True).is_needed
+    assert checkpoint_verify(spark, str(checkpoint)).problems == []
 
 
 def test_before_the_first_rename_nothing_has_changed(spark, history, left):
     checkpoint = left(0)
-    found = verify_checkpoint(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint))
     assert found.problems == []
     assert [note for note in found.notes if "interrupted before it changed anything" in note]
     assert read_state(spark, str(checkpoint)).count() > 0
@@ -162,7 +162,7 @@ def test_what_was_to_be_done_need_not_be_known(left):
     """The manifest of the copy is damaged, or gone: the way out is the same."""
     checkpoint = left(1)
     (checkpoint / "holdfast" / "replacement" / "holdfast" / "manifest.json").write_text("[]")
-    said = repair_checkpoint(None, str(checkpoint)).interrupted
+    said = checkpoint_repair(None, str(checkpoint)).interrupted
     assert said == "a replacement of the state (state import, or rescale) had been interrupted, and was taken back"
 
 
@@ -175,7 +175,7 @@ def test_finishing_is_killed_too(left):
     assert "was finished" in str(finish_replacing(files, str(checkpoint)))
     assert finish_replacing(files, str(checkpoint)) is None
     assert open_checkpoint(None, str(checkpoint)).manifest["steps"]["cells"]["key_groups"] == 16
-    assert verify_checkpoint(None, str(checkpoint)).problems == []
+    assert checkpoint_verify(None, str(checkpoint)).problems == []
 
 
 def test_an_unfinished_change_of_partitions(spark, history, checkpoint):

@@ -12,13 +12,13 @@ from holdfast.checkpoint.files.choice import files_of
 from holdfast.checkpoint.layout import open_checkpoint, spans
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CorruptState
-from holdfast.ops.health.verify import verify_checkpoint
-from holdfast.ops.inspect.compare import diff_state, state_history
-from holdfast.ops.inspect.showing import show_state
+from holdfast.ops.health.verify import checkpoint_verify
+from holdfast.ops.inspect.compare import state_diff, state_history
+from holdfast.ops.inspect.showing import state_show
 from holdfast.ops.inspect.state_frame import read_state
-from holdfast.ops.move.export import export_state
-from holdfast.ops.move.restore import restore_savepoint
-from holdfast.ops.move.savepoint import create_savepoint, verify_savepoint
+from holdfast.ops.move.export import state_export
+from holdfast.ops.move.restore import savepoint_restore
+from holdfast.ops.move.savepoint import savepoint_create, savepoint_verify
 from holdfast.ops.move.savepoint_file import SavepointFile, read_savepoint, write_savepoint
 from ops.checkpoints import error_of
 
@@ -51,7 +51,7 @@ def named(problems, root: Path) -> list[str]:
 @pytest.mark.parametrize("gone", GONE)
 def test_a_checkpoint_without_it_is_not_whole(checkpoint, tmp_path, gone, capsys):
     remove(checkpoint / gone)
-    found = verify_checkpoint(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint))
     assert found.problems
     assert all(
         name.startswith(gone.removesuffix("/v2")) or name == "sources/0" for name in named(found.problems, checkpoint)
@@ -75,11 +75,11 @@ def test_a_savepoint_that_was_made_without_it_is_refused(history, tmp_path, gone
     assert len(kept) < len(made.files)
     made.files[:] = kept
     write_savepoint(files, str(savepoint), made)
-    _, problems = verify_savepoint(None, str(savepoint))
+    _, problems = savepoint_verify(None, str(savepoint))
     assert problems
     assert main(["savepoint", "verify", str(savepoint)]) == 1
     with pytest.raises(CorruptState, match="missing"):
-        restore_savepoint(None, str(savepoint), str(tmp_path / "new"))
+        savepoint_restore(None, str(savepoint), str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
 
 
@@ -90,7 +90,7 @@ def test_a_savepoint_without_its_manifest(history, tmp_path):
     remove(savepoint / "holdfast" / "manifest.json")
     made.files[:] = [file for file in made.files if file.path != "holdfast/manifest.json"]
     write_savepoint(files, str(savepoint), made)
-    _, problems = verify_savepoint(None, str(savepoint))
+    _, problems = savepoint_verify(None, str(savepoint))
     assert named(problems, savepoint) == ["holdfast/manifest.json"]
 
 
@@ -104,7 +104,7 @@ def test_a_savepoint_with_the_state_of_another_micro_batch(history, tmp_path):
         SavepointFile(file.path.replace("0/0/2.change", "0/0/3.change"), file.bytes, file.sha256) for file in made.files
     ]
     write_savepoint(files, str(savepoint), made)
-    assert named(verify_savepoint(None, str(savepoint))[1], savepoint) == ["state/0/0/2.changelog"]
+    assert named(savepoint_verify(None, str(savepoint))[1], savepoint) == ["state/0/0/2.changelog"]
 
 
 def test_offsets_and_commits_that_are_all_gone(checkpoint):
@@ -112,7 +112,7 @@ def test_offsets_and_commits_that_are_all_gone(checkpoint):
         copy = Path(shutil.copytree(checkpoint, checkpoint.with_name(log)))
         for file in (copy / log).iterdir():
             file.unlink()
-        found = named(verify_checkpoint(None, str(copy)).problems, copy)
+        found = named(checkpoint_verify(None, str(copy)).problems, copy)
         # The last plan may be one that was not done.
         wanted = range(6 if log == "offsets" else 5)
         assert sorted(found) == [f"{log}/{number}" for number in wanted], others
@@ -121,7 +121,7 @@ def test_offsets_and_commits_that_are_all_gone(checkpoint):
 def test_two_planned_micro_batches_are_not_normal(checkpoint):
     for number in (4, 5):
         remove(checkpoint / "commits" / str(number))
-    assert named(verify_checkpoint(None, str(checkpoint)).problems, checkpoint) == ["commits/4"]
+    assert named(checkpoint_verify(None, str(checkpoint)).problems, checkpoint) == ["commits/4"]
 
 
 def test_a_snapshot_is_missing_and_the_changelogs_begin_after_it(checkpoint):
@@ -145,11 +145,11 @@ def test_an_older_micro_batch_is_never_given_instead(spark, checkpoint, tmp_path
     readers = [
         lambda: read_state(spark, path),
         lambda: read_state(spark, path, 5),
-        lambda: show_state(spark, path),
-        lambda: diff_state(spark, path, 3, 5),
+        lambda: state_show(spark, path),
+        lambda: state_diff(spark, path, 3, 5),
         lambda: state_history(spark, path, "k1"),
-        lambda: export_state(spark, path, str(tmp_path / "export")),
-        lambda: create_savepoint(None, path, str(tmp_path / "savepoint")),
+        lambda: state_export(spark, path, str(tmp_path / "export")),
+        lambda: savepoint_create(None, path, str(tmp_path / "savepoint")),
     ]
     for read in readers:
         with pytest.raises(CorruptState) as caught:
@@ -176,7 +176,7 @@ def test_what_was_removed_in_good_order_is_no_damage(checkpoint):
         shutil.copy(partition / "1.zip", partition / "3.zip")
         for name in ("1.zip", "1.changelog", "2.changelog"):
             (partition / name).unlink()
-    assert verify_checkpoint(None, str(checkpoint)).problems == []
+    assert checkpoint_verify(None, str(checkpoint)).problems == []
     place = open_checkpoint(None, str(checkpoint))
     assert place.check_history() == [2, 3, 4, 5]
     with pytest.raises(CheckpointError, match="2 to 5 are"):
@@ -204,9 +204,9 @@ def test_a_file_source_that_has_put_its_log_together(checkpoint):
     for number in range(4):
         remove(folder / str(number))
     (folder / "3.compact").write_text("v1\n{}")
-    assert verify_checkpoint(None, str(checkpoint)).problems == []
+    assert checkpoint_verify(None, str(checkpoint)).problems == []
     remove(folder / "4")
-    assert named(verify_checkpoint(None, str(checkpoint)).problems, checkpoint) == ["sources/0/4"]
+    assert named(checkpoint_verify(None, str(checkpoint)).problems, checkpoint) == ["sources/0/4"]
 
 
 def test_of_other_sources_nothing_is_expected(checkpoint):
@@ -216,7 +216,7 @@ def test_of_other_sources_nothing_is_expected(checkpoint):
             version, head, _ = file.read_text().split("\n")
             file.write_text("\n".join([version, head, json.dumps({"topic": {"0": 5}})]))
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-    assert verify_checkpoint(None, str(checkpoint)).problems == []
+    assert checkpoint_verify(None, str(checkpoint)).problems == []
 
 
 @pytest.mark.parametrize(

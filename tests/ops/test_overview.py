@@ -14,7 +14,7 @@ import holdfast as hf
 from holdfast.checkpoint.lock import holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CorruptState
-from holdfast.ops.inspect.overview import overview
+from holdfast.ops.inspect.overview import checkpoint_show
 from holdfast.testing.spark_runtime import scripted_session
 
 from .shared import BATCHES, copied, payments, tree
@@ -35,7 +35,7 @@ def copy(tmp_path):
 
 
 def test_what_there_is(checkpoint):
-    found = overview(None, checkpoint)
+    found = checkpoint_show(None, checkpoint)
     # The watermark makes one more, without data.
     last = found.committed[-1]
     assert last >= BATCHES - 1
@@ -58,7 +58,7 @@ def test_what_there_is(checkpoint):
 
 
 def test_sizes_are_those_of_the_files(checkpoint):
-    found = overview(None, checkpoint)
+    found = checkpoint_show(None, checkpoint)
     files = [path for path in Path(checkpoint).rglob("*") if path.is_file() and not path.name.endswith(".crc")]
     assert sum(found.sizes.values()) == sum(path.stat().st_size for path in files)
     assert {"metadata", "offsets", "commits", "sources", "state/0", "state/1", "holdfast"} == set(found.sizes)
@@ -67,7 +67,7 @@ def test_sizes_are_those_of_the_files(checkpoint):
 
 
 def test_an_earlier_micro_batch(checkpoint):
-    first, second = (overview(None, checkpoint, batch=batch) for batch in (0, 1))
+    first, second = (checkpoint_show(None, checkpoint, batch=batch) for batch in (0, 1))
     assert [(source.before, source.after) for source in first.sources] == [(None, {"logOffset": 0})]
     assert [(source.before, source.after) for source in second.sources] == [({"logOffset": 0}, {"logOffset": 1})]
     assert first.watermark is None
@@ -76,13 +76,13 @@ def test_an_earlier_micro_batch(checkpoint):
 
 
 def test_the_same_through_spark(checkpoint):
-    assert overview(scripted_session(), f"file://{checkpoint}").sizes == overview(None, checkpoint).sizes
+    assert checkpoint_show(scripted_session(), f"file://{checkpoint}").sizes == checkpoint_show(None, checkpoint).sizes
 
 
 def test_as_json_and_for_people(checkpoint, capfd):
     assert main(["checkpoint", "show", checkpoint, "--json"]) == 0
     result = json.loads(capfd.readouterr().out)
-    assert result == json.loads(json.dumps(overview(None, checkpoint).as_dict()))
+    assert result == json.loads(json.dumps(checkpoint_show(None, checkpoint).as_dict()))
     assert main(["checkpoint", "show", checkpoint + "/", "--batch", "1"]) == 0
     said = capfd.readouterr().out
     for text in (
@@ -110,27 +110,27 @@ def test_no_spark_is_started(checkpoint):
 
 def test_who_is_using_it(copy, capfd):
     with holding(None, copy, "holdfast rescale"):
-        user = overview(None, copy).used_by
+        user = checkpoint_show(None, copy).used_by
         assert (user["owner"], user["process"]) == ("holdfast rescale", os.getpid())
         assert main(["checkpoint", "show", copy]) == 0
         assert "holdfast rescale on" in capfd.readouterr().out
 
 
 def test_a_micro_batch_that_was_begun(copy, capfd):
-    last = overview(None, copy).batch
+    last = checkpoint_show(None, copy).batch
     (Path(copy) / "commits" / str(last)).unlink()
-    found = overview(None, copy)
+    found = checkpoint_show(None, copy)
     assert (found.batch, found.planned, found.is_committed) == (last - 1, [last], True)
     assert main(["checkpoint", "show", copy]) == 0
     assert f"{last}; the next start does it again" in capfd.readouterr().out
-    assert not overview(None, copy, batch=last).is_committed
+    assert not checkpoint_show(None, copy, batch=last).is_committed
 
 
 def test_before_the_first_micro_batch(copy):
     for folder in ("offsets", "commits"):
         for path in (Path(copy) / folder).iterdir():
             path.unlink()
-    found = overview(None, copy)
+    found = checkpoint_show(None, copy)
     assert (found.batch, found.committed, found.retained, found.sources) == (None, [], [], [])
     assert main(["checkpoint", "show", copy]) == 0
 
@@ -140,7 +140,10 @@ def test_bad_input(copy, tmp_path, capfd):
     for arguments, text in (
         ([str(tmp_path / "none")], "There is nothing at"),
         ([str(tmp_path)], "is not a checkpoint of a streaming query"),
-        ([copy, "--batch", "99"], f"has no offsets of micro-batch 99: it has those of 0 to {overview(None, copy).batch}."),
+        (
+            [copy, "--batch", "99"],
+            f"has no offsets of micro-batch 99: it has those of 0 to {checkpoint_show(None, copy).batch}.",
+        ),
         ([copy, "--batch", "-1"], "has no offsets of micro-batch -1"),
     ):
         assert main(["checkpoint", "show", *arguments]) == 1
@@ -159,17 +162,17 @@ def test_foreign_versions(copy, capfd):
     assert main(["checkpoint", "show", copy]) == 1
     assert "has version 9; this Holdfast knows version 1." in capfd.readouterr().err
     manifest.write_text(content)
-    offsets = Path(copy) / "offsets" / str(overview(None, copy).batch)
+    offsets = Path(copy) / "offsets" / str(checkpoint_show(None, copy).batch)
     offsets.write_text(offsets.read_text().replace("v1", "v7", 1))
     with pytest.raises(CheckpointError, match="is of the version 'v7'"):
-        overview(None, copy)
+        checkpoint_show(None, copy)
 
 
 def test_a_damaged_file_is_named(copy):
-    offsets = Path(copy) / "offsets" / str(overview(None, copy).batch)
+    offsets = Path(copy) / "offsets" / str(checkpoint_show(None, copy).batch)
     offsets.write_text("v1")
     with pytest.raises(CorruptState, match=f"offsets/{offsets.name}' is damaged"):
-        overview(None, copy)
+        checkpoint_show(None, copy)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")

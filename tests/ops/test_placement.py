@@ -18,11 +18,11 @@ from holdfast.checkpoint.placement import misplaced
 from holdfast.checkpoint.snapshots import table_labels
 from holdfast.cli.main import main
 from holdfast.errors import CorruptState, StateConflict
-from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.move.regroup import seed_step
 from holdfast.ops.move.rescale import rescale
-from holdfast.ops.move.restore import restore_savepoint
-from holdfast.ops.move.savepoint import verify_savepoint
+from holdfast.ops.move.restore import savepoint_restore
+from holdfast.ops.move.savepoint import savepoint_verify
 from holdfast.ops.move.savepoint_file import SavepointFile, read_savepoint, write_savepoint
 from holdfast.ops.reading.blobs import blobs_frame
 from ops import jobs
@@ -53,7 +53,7 @@ def mixed_up(request, checkpoint):
 
 def test_it_is_named_by_the_files_alone(mixed_up, tmp_path, capsys):
     checkpoint, wrong = mixed_up
-    found = verify_checkpoint(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint))
     assert [problem.path for problem in found.problems] == wrong
     assert "in place of its own" in found.problems[0].what
     assert found.last_whole_batch is None
@@ -75,7 +75,7 @@ def test_reading_the_blobs_finds_it_too(spark, mixed_up, monkeypatch):
     """Where the files do not tell: of a form that is not known."""
     checkpoint, wrong = mixed_up
     monkeypatch.setattr("holdfast.ops.health.verify.misplaced", lambda files, operator: [])
-    found = verify_checkpoint(spark, str(checkpoint))
+    found = checkpoint_verify(spark, str(checkpoint))
     assert [problem.path for problem in found.problems] == wrong
     assert "it belongs to partition" in found.problems[0].what
     assert found.last_whole_batch is None
@@ -91,10 +91,10 @@ def test_a_savepoint_of_it(history, tmp_path):
     moved = [SavepointFile(other.get(f.path[:10], f.path[:10]) + f.path[10:], f.bytes, f.sha256) for f in made.files]
     made.files[:] = moved
     write_savepoint(files, str(savepoint), made)
-    _, problems = verify_savepoint(None, str(savepoint))
+    _, problems = savepoint_verify(None, str(savepoint))
     assert [problem.path for problem in problems] == [str(savepoint / "state" / "0" / number) for number in "01"]
     with pytest.raises(CorruptState, match="in place of its own"):
-        restore_savepoint(None, str(savepoint), str(tmp_path / "new"))
+        savepoint_restore(None, str(savepoint), str(tmp_path / "new"))
 
 
 def test_after_a_change_of_partitions(spark, checkpoint, capsys):
@@ -117,9 +117,9 @@ def test_keys_in_another_key_group(spark, checkpoint):
     one, other = sorted(row.label for row in blobs.where("name = 'head'").select("label").collect())[:2]
     exchanged = F.when(F.col("label") == one, other).when(F.col("label") == other, one).otherwise(F.col("label"))
     seed_step(spark, place, operator, 5, blobs.withColumn("label", exchanged.cast("int")).localCheckpoint())
-    found = verify_checkpoint(spark, str(checkpoint))
+    found = checkpoint_verify(spark, str(checkpoint))
     assert found.problems == []
-    found = verify_checkpoint(spark, str(checkpoint), deep=True)
+    found = checkpoint_verify(spark, str(checkpoint), deep=True)
     assert [problem.path for problem in found.problems] == [operator.path]
     assert f"key group {one}, after micro-batch 5" in found.problems[0].what
     assert "belong to other key groups" in found.problems[0].what
@@ -135,7 +135,7 @@ def test_the_state_of_another_step(spark, tmp_path):
     jobs.add_file(source, 1, [("a", 1)])
     with pytest.raises(StateConflict, match="'other' has found the state of the step 'mine' in its place"):
         jobs.make_job(spark, source, str(checkpoint), trigger="available now", step="other").run()
-    found = verify_checkpoint(spark, str(checkpoint))
+    found = checkpoint_verify(spark, str(checkpoint))
     assert [problem.path for problem in found.problems] == [str(checkpoint / "state" / "0")]
     assert "it has state of 'mine', and the job has the steps 'other'" in found.problems[0].what
 

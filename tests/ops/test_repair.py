@@ -12,8 +12,8 @@ from holdfast.checkpoint.layout import open_checkpoint
 from holdfast.checkpoint.lock import holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointLocked, CorruptState
-from holdfast.ops.health.repair import plan_repair, repair_checkpoint
-from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.health.repair import checkpoint_repair
+from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.inspect.state_frame import read_state
 from ops.checkpoints import add_file, error_of, from_json, run_job, tree, write
 
@@ -34,7 +34,7 @@ def false(checkpoint):
 
 
 def test_verify_names_it(false, capsys):
-    found = verify_checkpoint(None, str(false))
+    found = checkpoint_verify(None, str(false))
     assert [problem.path for problem in found.problems] == [str(false / "commits" / "5")]
     assert "it is false: micro-batch 5 was never processed" in found.problems[0].what
     assert (found.whole_batches, found.last_whole_batch) == ([0, 1, 2, 3, 4], 4)
@@ -57,16 +57,16 @@ def test_it_is_taken_back_and_done(spark, history, false, capsys):
     assert "The next start of the job processes micro-batch 5." in out
     assert tree(false).keys() == before.keys() - {"commits/5", "commits/.5.crc"}
     assert run_job(spark, history.input, false) == {5: history.rows[5]}
-    assert verify_checkpoint(spark, str(false)).problems == []
+    assert checkpoint_verify(spark, str(false)).problems == []
 
 
 def test_with_a_plan_that_a_restart_has_made(spark, history, false, tmp_path):
     """It would be done in place of the one that was not."""
     offsets = (false / "offsets" / "5").read_text()
     write(false / "offsets" / "6", offsets.encode())
-    done = repair_checkpoint(None, str(false))
+    done = checkpoint_repair(None, str(false))
     assert done.removed == [str(false / "offsets" / "6"), str(false / "commits" / "5")]
-    assert verify_checkpoint(None, str(false)).problems == []
+    assert checkpoint_verify(None, str(false)).problems == []
     source = Path(shutil.copytree(history.input, tmp_path / "input"))
     add_file(source, 5)
     # Where the file source was is a path.
@@ -80,7 +80,7 @@ def test_with_a_plan_that_a_restart_has_made(spark, history, false, tmp_path):
 
 def test_several(checkpoint):
     take_state(checkpoint, 4, 5, 6)
-    done = repair_checkpoint(None, str(checkpoint))
+    done = checkpoint_repair(None, str(checkpoint))
     assert done.false_commits == [3, 4, 5]
     wanted = ["commits/5", "offsets/5", "commits/4", "offsets/4", "commits/3"]
     assert done.removed == [str(checkpoint / name) for name in wanted]
@@ -107,10 +107,10 @@ def test_killed_on_the_way(checkpoint, monkeypatch, stop_after):
     with monkeypatch.context() as patched:
         patched.setattr(files, "remove", remove)
         with pytest.raises(Killed):
-            repair_checkpoint(None, str(checkpoint))
+            checkpoint_repair(None, str(checkpoint))
     assert (checkpoint / "commits" / "3").exists()
-    assert plan_repair(None, str(checkpoint)).false_commits[0] == 3
-    repair_checkpoint(None, str(checkpoint))
+    assert checkpoint_repair(None, str(checkpoint), dry_run=True).false_commits[0] == 3
+    checkpoint_repair(None, str(checkpoint))
     place = open_checkpoint(None, str(checkpoint))
     assert (place.planned(), place.committed()) == ([0, 1, 2, 3], [0, 1, 2])
 
@@ -121,7 +121,7 @@ def test_the_first_micro_batch(checkpoint):
             (checkpoint / log / str(number)).unlink()
     for partition in checkpoint.glob("state/*/[0-9]*"):
         shutil.rmtree(partition)
-    assert repair_checkpoint(None, str(checkpoint)).removed == [str(checkpoint / "commits" / "0")]
+    assert checkpoint_repair(None, str(checkpoint)).removed == [str(checkpoint / "commits" / "0")]
 
 
 @pytest.mark.parametrize("lost", ["state/0/1/6.changelog", "state/0/1", "state/0", "state", "state/0/_metadata"])
@@ -142,14 +142,14 @@ def test_state_of_which_the_version_before_is_lost_too(checkpoint):
     """Then nothing is proved."""
     take_state(checkpoint, 6)
     (checkpoint / "state" / "0" / "1" / "5.changelog").unlink()
-    assert not plan_repair(None, str(checkpoint)).is_needed
+    assert not checkpoint_repair(None, str(checkpoint), dry_run=True).is_needed
 
 
 def test_files_that_are_named_otherwise_prove_nothing(checkpoint):
     for file in checkpoint.glob("state/*/[0-9]*/*.*"):
         if file.suffix in (".zip", ".changelog"):
             file.rename(file.with_name(f"{file.stem}_7f0c{file.suffix}"))
-    assert not plan_repair(None, str(checkpoint)).is_needed
+    assert not checkpoint_repair(None, str(checkpoint), dry_run=True).is_needed
 
 
 def test_a_query_without_state(checkpoint, capsys):
@@ -170,7 +170,7 @@ def test_nothing_without_being_told(false, capsys):
         assert main(["checkpoint", "repair", str(false), "--yes"]) == 1
         assert "is in use: job history" in error_of(capsys)
         with pytest.raises(CheckpointLocked):
-            repair_checkpoint(None, str(false))
+            checkpoint_repair(None, str(false))
     assert tree(false) == before
 
 

@@ -14,11 +14,11 @@ from holdfast.checkpoint.layout import open_checkpoint
 from holdfast.checkpoint.lock import current_lock, holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, HoldfastError
-from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.move import repartition as spark_repartition
 from holdfast.ops.move import restore as restoring
 from holdfast.ops.move.rescale import rescale
-from holdfast.ops.move.restore import restore_savepoint
+from holdfast.ops.move.restore import savepoint_restore
 from ops.checkpoints import SAVED_AFTER, error_of, from_json, last_batch, moved_copy, run_job, tree, without_commit, write
 
 
@@ -35,7 +35,7 @@ def blobs_of(spark, checkpoint: Path, batch: int) -> dict[int, list[tuple]]:
 def test_a_job_goes_on_in_other_partitions(spark, history, tmp_path, capsys):
     """Also its timers: they fire when they would have."""
     new = tmp_path / "new"
-    restore_savepoint(None, str(history.savepoint), str(new))
+    savepoint_restore(None, str(history.savepoint), str(new))
     for name in ("offsets/2", "offsets/.2.crc"):
         (new / name).unlink(missing_ok=True)
     assert main(["rescale", str(new), "--partitions", "5", "--json"]) == 0
@@ -48,7 +48,7 @@ def test_a_job_goes_on_in_other_partitions(spark, history, tmp_path, capsys):
     assert checkpoint.retained() == list(range(SAVED_AFTER + 3))
     rows = run_job(spark, history.input, new)
     assert sorted(row for batch in rows.values() for row in batch) == history.after(SAVED_AFTER)
-    found = verify_checkpoint(spark, str(new), deep=True)
+    found = checkpoint_verify(spark, str(new), deep=True)
     assert (found.problems, found.whole_batches) == ([], list(range(max(rows) + 1)))
 
 
@@ -82,7 +82,7 @@ def test_killed_on_the_way(spark, history, checkpoint, tmp_path, capsys):
     # No job can start, and no tool takes it for something else.
     with pytest.raises(CheckpointError, match="from 2 to 5 partitions was not finished"):
         run_job(spark, history.input, checkpoint)
-    assert [note for note in verify_checkpoint(None, str(checkpoint)).notes if "holdfast rescale again" in note]
+    assert [note for note in checkpoint_verify(None, str(checkpoint)).notes if "holdfast rescale again" in note]
     assert main(["rescale", str(checkpoint), "--key-groups", "4"]) == 1
     assert "--partitions 5" in error_of(capsys)
     other = moved_copy(checkpoint, tmp_path / "other")
@@ -93,7 +93,7 @@ def test_killed_on_the_way(spark, history, checkpoint, tmp_path, capsys):
     assert blobs_of(spark, other, 6) == before
     assert not list(other.glob("state/*/[34]"))
     for path in (checkpoint, other):
-        assert verify_checkpoint(spark, str(path)).problems == []
+        assert checkpoint_verify(spark, str(path)).problems == []
 
 
 def test_a_failure_leaves_everything_as_it_was(spark, checkpoint, monkeypatch, capsys):
@@ -184,7 +184,7 @@ def test_key_groups_take_the_place_of_the_state(spark, checkpoint, regrouping):
     assert rescale(spark, str(checkpoint), key_groups=16).key_groups == {"cells": 16, "totals": 16}
     assert blobs_of(spark, checkpoint, 5) == before
     assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == ["manifest.json", "turn.json"]
-    assert verify_checkpoint(spark, str(checkpoint)).problems == []
+    assert checkpoint_verify(spark, str(checkpoint)).problems == []
 
 
 @pytest.mark.parametrize("moves", [0, 1, 2])
@@ -211,5 +211,5 @@ def test_regrouping_is_killed(spark, checkpoint, regrouping, monkeypatch, moves)
             rescale(spark, str(checkpoint), key_groups=16)
     assert rescale(spark, str(checkpoint), partitions=2).key_groups["cells"] == (16 if moves == 2 else 8)
     assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == ["manifest.json", "turn.json"]
-    found = verify_checkpoint(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint))
     assert (found.problems, found.last_whole_batch) == ([], 5)

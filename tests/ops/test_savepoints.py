@@ -12,10 +12,10 @@ import pytest
 from holdfast.checkpoint.lock import holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError
-from holdfast.ops.health.verify import verify_checkpoint
+from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.move import savepoint as savepoints
-from holdfast.ops.move.restore import restore_savepoint
-from holdfast.ops.move.savepoint import create_savepoint, list_savepoints, verify_savepoint
+from holdfast.ops.move.restore import savepoint_restore
+from holdfast.ops.move.savepoint import savepoint_create, savepoint_ls, savepoint_verify
 from ops.checkpoints import (
     PARTITIONS,
     SAVED_AFTER,
@@ -52,7 +52,7 @@ def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_happened(
     assert {step["backend"] for step in made["steps"].values()} == {backend}
     assert partitions_of(new) == {"0": partitions, "1": partitions}
     shutil.rmtree(moved)
-    found = verify_checkpoint(spark, str(new))
+    found = checkpoint_verify(spark, str(new))
     assert (found.problems, found.last_whole_batch) == ([], SAVED_AFTER)
     groups = (8, 4) if key_groups is None else (key_groups, key_groups)
     rows = run_job(spark, history.input, new, backend=backend, key_groups=groups)
@@ -62,9 +62,9 @@ def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_happened(
 def test_a_planned_micro_batch_is_done_again_with_the_same_rows(spark, history, checkpoint, tmp_path):
     """Killed before the commit; the sink may have its rows. Other partitions, and still the same number and rows."""
     without_commit(checkpoint, 4)
-    made = create_savepoint(None, str(checkpoint), str(tmp_path / "savepoint"))
+    made = savepoint_create(None, str(checkpoint), str(tmp_path / "savepoint"))
     assert (made.batch, made.planned_batch) == (3, 4)
-    restore_savepoint(spark, made.path, str(tmp_path / "new"), partitions=3)
+    savepoint_restore(spark, made.path, str(tmp_path / "new"), partitions=3)
     assert run_job(spark, history.input, tmp_path / "new") == {b: rows for b, rows in history.rows.items() if b > 3}
 
 
@@ -87,7 +87,7 @@ def test_an_earlier_micro_batch(checkpoint, tmp_path, capsys):
     made = from_json(capsys)
     assert (made["batch"], made["planned_batch"]) == (3, 4)
     assert main(["savepoint", "restore", str(tmp_path / "a" / "b"), str(tmp_path / "new")]) == 0
-    found = verify_checkpoint(None, str(tmp_path / "new"))
+    found = checkpoint_verify(None, str(tmp_path / "new"))
     assert (found.problems, len(found.notes), found.last_whole_batch) == ([], 1, 3)
     before = tree(checkpoint)
     assert main(["savepoint", "create", str(checkpoint), str(tmp_path / "c"), "--batch", "17"]) == 1
@@ -111,7 +111,7 @@ def test_a_list_of_savepoints(history, tmp_path, capsys):
         shutil.copytree(history.savepoint, tmp_path / name)
     write(tmp_path / "damaged" / "savepoint.json", b"{")
     (tmp_path / "something else").mkdir()
-    found, unusable = list_savepoints(None, str(tmp_path))
+    found, unusable = savepoint_ls(None, str(tmp_path))
     assert [Path(made.path).name for made in found] == ["a", "b"]
     assert [Path(problem.path).name for problem in unusable] == ["c.unfinished-1234", "damaged"]
     assert main(["savepoint", "ls", str(tmp_path)]) == 0
@@ -129,7 +129,7 @@ def test_every_kind_of_damage_is_named(history, tmp_path, capsys):
     cut.write_bytes(cut.read_bytes()[:-1])
     gone.unlink()
     (copy / "extra").write_bytes(b"")
-    _, problems = verify_savepoint(None, str(copy))
+    _, problems = savepoint_verify(None, str(copy))
     assert {problem.path: problem.what.split()[1] for problem in problems} == {
         str(flipped): "bytes",
         str(cut): "has",
@@ -227,7 +227,7 @@ def test_files_that_a_running_job_removes(checkpoint, tmp_path, monkeypatch):
 
     monkeypatch.setattr(savepoints, "copy_file", copy_file)
     with pytest.raises(CheckpointError, match="removed what is needed of micro-batch 4"):
-        create_savepoint(None, str(checkpoint), str(tmp_path / "given"), batch=4)
+        savepoint_create(None, str(checkpoint), str(tmp_path / "given"), batch=4)
     removed.clear()
     (checkpoint / "commits" / "4").write_bytes((checkpoint / "commits" / "5").read_bytes())
     shutil.rmtree(checkpoint / "state" / "0" / "0" / "SSTs")
@@ -245,7 +245,7 @@ def test_files_that_a_running_job_removes(checkpoint, tmp_path, monkeypatch):
         real(source, path, target, to)
 
     monkeypatch.setattr(savepoints, "copy_file", commits_meanwhile)
-    assert create_savepoint(None, str(checkpoint), str(tmp_path / "newest")).batch == 5
+    assert savepoint_create(None, str(checkpoint), str(tmp_path / "newest")).batch == 5
     assert removed
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["checkpoint", "newest"]
 
@@ -254,7 +254,7 @@ def test_neither_a_lock_nor_a_rescaling_is_part_of_it(checkpoint, tmp_path):
     offsets = (checkpoint / "offsets" / "5").read_text()
     write(checkpoint / "offsets" / "6", offsets.replace('shuffle.partitions":"2"', 'shuffle.partitions":"3"').encode())
     with holding(None, str(checkpoint), "job history"):
-        made = create_savepoint(None, str(checkpoint), str(tmp_path / "new"))
+        made = savepoint_create(None, str(checkpoint), str(tmp_path / "new"))
     assert (made.batch, made.planned_batch) == (5, None)
     assert not [name for name in tree(tmp_path / "new") if "lock" in name or name == "offsets/6"]
 
@@ -286,5 +286,5 @@ def test_no_permission(history, checkpoint, tmp_path, capsys):
 
 def test_the_history_was_left_alone(history):
     assert last_batch(history.checkpoint) == 5
-    assert verify_checkpoint(None, str(history.checkpoint)).is_whole
-    assert verify_savepoint(None, str(history.savepoint))[1] == []
+    assert checkpoint_verify(None, str(history.checkpoint)).is_whole
+    assert savepoint_verify(None, str(history.savepoint))[1] == []

@@ -21,8 +21,8 @@ from holdfast.checkpoint.registry import registered
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CheckpointLocked
 from holdfast.ops.move import stopping
-from holdfast.ops.move.savepoint import verify_savepoint
-from holdfast.ops.move.stopping import stop_job
+from holdfast.ops.move.savepoint import savepoint_verify
+from holdfast.ops.move.stopping import stop
 from holdfast.testing.spark_runtime import scripted_session
 
 from . import jobs
@@ -115,7 +115,7 @@ def test_no_such_job(checkpoint, tmp_path, capfd):
 def test_a_tool_is_not_stopped(checkpoint):
     with holding(None, checkpoint, "holdfast rescale"):
         with pytest.raises(CheckpointError, match="it is in use by holdfast rescale"):
-            stop_job(None, checkpoint)
+            stop(None, checkpoint)
         assert left(checkpoint) == ["lock.json"]
 
 
@@ -143,11 +143,11 @@ def test_a_request_to_an_earlier_job_is_ignored(checkpoint, fast):
 def test_two_of_a_name(checkpoint, tmp_path, fast):
     with Pretended(checkpoint) as first, Pretended(str(tmp_path / "second")) as second:
         with pytest.raises(CheckpointError, match="2 jobs of the name 'alerts' are running") as caught:
-            stop_job(None, "alerts")
+            stop(None, "alerts")
         assert checkpoint in str(caught.value)
-        stop_job(None, checkpoint)
+        stop(None, checkpoint)
         assert (first.asked, second.asked) == (1, 0)
-        stop_job(None, "alerts")
+        stop(None, "alerts")
         assert second.asked == 1
 
 
@@ -157,7 +157,7 @@ def test_an_entry_that_was_left_is_recognised(checkpoint, fast):
         # As after kill -9: the entry is there, its lock is not.
         assert len(registered("alerts")) == 1
         with Pretended(checkpoint, "another"), pytest.raises(CheckpointError, match="No job 'alerts' is running"):
-            stop_job(None, "alerts")
+            stop(None, "alerts")
         assert registered("alerts") == []
 
 
@@ -170,19 +170,19 @@ def test_a_job_that_dies_while_it_is_asked(checkpoint, fast):
 
         dying = threading.Thread(target=die)
         dying.start()
-        stop_job(None, checkpoint)
+        stop(None, checkpoint)
         dying.join()
         assert not (Path(checkpoint) / STOP_FILE).exists()
 
 
 def test_with_a_savepoint(checkpoint, tmp_path, fast, monkeypatch):
     made = []
-    monkeypatch.setattr(stopping, "create_savepoint", lambda *given: made.append((current_lock(*given[:2]), *given[1:])))
+    monkeypatch.setattr(stopping, "savepoint_create", lambda *given: made.append((current_lock(*given[:2]), *given[1:])))
     there = tmp_path / "there"
     there.mkdir()
     with Pretended(checkpoint) as job:
         with pytest.raises(CheckpointError, match="the job was not stopped"):
-            stop_job(None, "alerts", savepoint=str(there))
+            stop(None, "alerts", savepoint=str(there))
         assert (job.asked, made) == (0, [])
         assert main(["stop", "alerts", "--savepoint", str(tmp_path / "saved")]) == 0
     assert made == [(None, checkpoint, str(tmp_path / "saved"))]
@@ -202,7 +202,7 @@ def test_the_registry_cannot_be_written(checkpoint, tmp_path, monkeypatch, fast)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with Pretended(checkpoint):
-        stop_job(None, checkpoint)
+        stop(None, checkpoint)
 
 
 # On Spark
@@ -231,13 +231,13 @@ def committed(checkpoint):
 def test_run_returns_after_a_stop_from_outside(spark, folder, fresh):
     stopped = []
 
-    def stop():
+    def stop_it():
         committed(fresh)
         with pytest.raises(CheckpointLocked, match="job running on"):
             jobs.make_job(spark, folder, fresh, "another").start()
-        stopped.append(stop_job(None, "running", timeout_seconds=60))
+        stopped.append(stop(None, "running", timeout_seconds=60))
 
-    thread = threading.Thread(target=stop)
+    thread = threading.Thread(target=stop_it)
     thread.start()
     jobs.make_job(spark, folder, fresh).run()
     thread.join()
@@ -255,7 +255,7 @@ def test_a_job_that_nobody_waits_for_is_stopped_too(spark, folder, fresh):
     committed(fresh)
     with pytest.raises(CheckpointLocked):
         job.start()
-    assert stop_job(None, fresh, timeout_seconds=60).batch == 0
+    assert stop(None, fresh, timeout_seconds=60).batch == 0
     assert not job.query.isActive
     assert job.wait()
 
@@ -354,7 +354,7 @@ def test_a_program_is_stopped_and_another_killed(spark, folder, fresh, program, 
     said = capfd.readouterr().out
     assert said.startswith("Stopped program after micro-batch 0, in ")
     assert f"Its state is saved in {saved}." in said
-    assert verify_savepoint(None, saved)[0].batch == 0
+    assert savepoint_verify(None, saved)[0].batch == 0
     assert first.communicate(timeout=60)[0] == "ended\n"
     assert first.returncode == 0
     assert (left(fresh), registered("program")) == (["manifest.json"], [])
@@ -366,7 +366,7 @@ def test_a_program_is_stopped_and_another_killed(spark, folder, fresh, program, 
     # It is gone, which is known here at once.
     assert current_lock(None, fresh) is None
     with pytest.raises(CheckpointError, match="No job"):
-        stop_job(None, "program")
+        stop(None, "program")
     jobs.add_file(folder, 2, [("a", 4)])
     sink = hf.sinks.Collect()
     jobs.make_job(spark, folder, fresh, trigger="available now", sink=sink).run()
@@ -394,7 +394,7 @@ def test_on_another_file_system(spark, folder, elsewhere, tmp_path, monkeypatch)
     until(lambda: current_lock(spark, elsewhere).alive_at > first.alive_at)
     with pytest.raises(CheckpointLocked, match="job running on"):
         jobs.make_job(spark, folder, elsewhere, "another").start()
-    assert stop_job(spark, "running", timeout_seconds=60).checkpoint == elsewhere
+    assert stop(spark, "running", timeout_seconds=60).checkpoint == elsewhere
     assert job.wait()
     assert current_lock(spark, elsewhere) is None
     put = locks._content(replace(first, process=replace(first.process, started="long ago")))

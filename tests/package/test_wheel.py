@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -38,6 +39,19 @@ print(hf.__file__)
 print(sorted(result.value for result in results))
 print(results.state("a"))
 """
+
+
+INSTALL = "pip install 'holdfast[spark]'"
+COMMANDS = [
+    words.split()
+    for words in (
+        "state ls c", "state show c", "state diff c --from 1 --to 2", "state history c --key k", "state export c d",
+        "state import d c", "savepoint create c d", "savepoint ls c", "savepoint verify c", "savepoint restore c d",
+        "checkpoint show c", "checkpoint verify c", "checkpoint repair c", "stop c", "rescale c --partitions 2", "advise c",
+        "run job.py",
+    )
+]  # fmt: skip
+"""Every command but `doctor`."""
 
 
 def clean_environment() -> dict[str, str]:
@@ -129,9 +143,49 @@ def test_a_function_runs_in_memory(empty):
     assert state == "{'count': 2}"
 
 
-@pytest.mark.xfail(reason="the command line imports Spark when it starts", strict=True)
-@pytest.mark.parametrize(("flag", "says"), [("--version", "0."), ("--help", "Usage")])
-def test_the_command_answers(empty, flag, says):
-    done = call(empty / "bin" / "holdfast", flag, folder=empty)
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [(["--version"], "holdfast 0."), (["--help"], "Usage"), (["state", "--help"], "Usage"), (["stop", "--help"], "Usage")],
+    ids=" ".join,
+)
+def test_the_command_answers(empty, words, says):
+    done = call(empty / "bin" / "holdfast", *words, folder=empty)
     assert done.returncode == 0, done.stderr
     assert says in done.stdout
+
+
+def test_the_doctor_says_what_is_missing(empty):
+    done = call(empty / "bin" / "holdfast", "doctor", "--json", folder=empty)
+    assert (done.returncode, done.stderr) == (1, "")
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    for name in ("pyspark", "pyarrow", "pandas"):
+        assert (checks[name]["status"], checks[name]["found"]) == ("failed", "not installed")
+        assert INSTALL in checks[name]["advice"]
+    assert checks["numpy"]["status"] == "ok"
+    assert checks["a local session"]["found"].startswith("not tried")
+
+
+@pytest.mark.parametrize("name", ["keyed", "session", "Job", "sinks"])
+@pytest.mark.parametrize("line", ["import holdfast as hf; hf.{}", "from holdfast import {}"])
+def test_names_that_need_spark_say_what_to_install(empty, name, line):
+    done = call(empty / "bin" / "python", "-c", line.format(name), folder=empty)
+    wanted = f"hf.{name} needs pyspark, pyarrow and pandas, which are not installed: {INSTALL}"
+    assert done.stderr.splitlines()[-1] == f"holdfast.errors.MissingExtra: {wanted}"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_commands_that_need_spark_say_what_to_install(empty, words):
+    (empty / "job.py").write_text("import holdfast as hf\nhf.session()\n", encoding="utf-8")
+    done = call(empty / "bin" / "holdfast", *words, folder=empty)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert line.endswith(f"not installed: {INSTALL}")
+
+
+def test_a_script_that_imports_spark_itself(empty):
+    (empty / "own.py").write_text("import pyspark.sql\n", encoding="utf-8")
+    done = call(empty / "bin" / "holdfast", "run", "own.py", folder=empty)
+    assert done.returncode == 1
+    assert "import pyspark.sql" in done.stderr
+    assert done.stderr.splitlines()[-1] == f"error: The script needs pyspark, which is not installed: {INSTALL}"

@@ -14,7 +14,7 @@ from typing_extensions import reveal_type
 
 import holdfast as hf
 from holdfast import testing
-from holdfast.ops import import_state, restore_savepoint
+from holdfast.ops import savepoint_restore, state_import
 
 # Coders.
 reveal_type(hf.VarIntCoder().decode(b""))  # int
@@ -140,8 +140,8 @@ def steps(df: DataFrame) -> None:
 
 
 def operate(checkpoint: str) -> None:
-    restore_savepoint(None, "savepoint", checkpoint, backend="memory")  # error
-    import_state(hf.session(), "directory", checkpoint, on_conflict="ignore")  # error
+    savepoint_restore(None, "savepoint", checkpoint, backend="memory")  # error
+    state_import(hf.session(), "directory", checkpoint, on_conflict="ignore")  # error
     hf.Job("payments", checkpoint=checkpoint, trigger=["10 seconds"])  # error
 
 

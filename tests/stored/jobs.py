@@ -14,7 +14,7 @@ import tarfile
 from pathlib import Path
 
 import holdfast as hf
-from holdfast.ops import create_savepoint
+from holdfast.ops import savepoint_create
 
 KEY_GROUPS = 2
 
@@ -127,7 +127,7 @@ def main(folder):
         home = folder / name
         write_part(home / "in", 0)
         rows_of(spark, name, home / "in", home / "checkpoint")
-        create_savepoint(spark, str(home / "checkpoint"), str(home / "savepoint"))
+        savepoint_create(spark, str(home / "checkpoint"), str(home / "savepoint"))
         shutil.rmtree(home / "in")
         with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
             archive.add(home, name)

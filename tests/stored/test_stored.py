@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.ops import read_state, restore_savepoint, verify_checkpoint, verify_savepoint
+from holdfast.ops import checkpoint_verify, read_state, savepoint_restore, savepoint_verify
 
 from . import jobs
 
@@ -46,15 +46,15 @@ def test_there_is_one_of_each_job():
 
 def test_a_job_goes_on(spark, stored, undisturbed):
     name, home = stored
-    assert verify_checkpoint(spark, str(home / "checkpoint")).problems == []
+    assert checkpoint_verify(spark, str(home / "checkpoint")).problems == []
     jobs.write_part(home / "in", 1)
     assert sorted(jobs.rows_of(spark, name, home / "in", home / "checkpoint")) == undisturbed[name]
 
 
 def test_a_savepoint_is_restored(spark, stored, undisturbed):
     name, home = stored
-    assert verify_savepoint(spark, str(home / "savepoint"))[1] == []
-    restore_savepoint(spark, str(home / "savepoint"), str(home / "restored"))
+    assert savepoint_verify(spark, str(home / "savepoint"))[1] == []
+    savepoint_restore(spark, str(home / "savepoint"), str(home / "restored"))
     jobs.write_part(home / "in", 1)
     assert sorted(jobs.rows_of(spark, name, home / "in", home / "restored")) == undisturbed[name]
 

@@ -20,7 +20,7 @@ import pytest
 
 import holdfast
 import holdfast.model
-from holdfast import errors
+from holdfast import errors, ops
 
 SOURCES = Path(holdfast.__file__).parent
 FOREIGN = ("pandas", "pyarrow", "pyspark")
@@ -34,6 +34,7 @@ INNER_MODULES = {
     "holdfast.model.coders.plain_format",
     "holdfast.model.coders.record_shapes",
     "holdfast.model.functions.culprits",
+    "holdfast.model.extras",
     "holdfast.model.foreign",
     "holdfast.model.functions.options",
     "holdfast.model.functions.params",
@@ -107,6 +108,15 @@ class TestPublicNames:
                 aliases = {name for name in missing if name.endswith("CombineFn")}
                 forgotten[found.name] = missing - INNER_NAMES - aliases
         assert {name: missing for name, missing in forgotten.items() if missing} == {}
+
+    def test_all_are_listed_also_those_that_are_looked_up_later(self):
+        assert set(dir(holdfast)) >= {*holdfast.__all__, "__doc__", "__file__"}
+        assert set(dir(ops)) >= {*ops.__all__, "__doc__", "__file__"}
+
+    def test_every_name_of_ops_is_there(self):
+        pytest.importorskip("pyspark")
+        assert list(ops._HOMES) == ops.__all__
+        assert [name for name in ops.__all__ if getattr(ops, name).__module__ != ops._HOMES[name]] == []
 
     def test_every_public_class_has_a_docstring_of_its_own(self):
         classes = {name: thing for name, thing in public_things() if inspect.isclass(thing)}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from holdfast.cli import output, state_diff, state_ls, state_show
+from holdfast.cli import output, state_views
 from holdfast.cli.main import main
 from holdfast.cli.output import console, error_console, give, report_error, say, table, text
 from holdfast.engine.stored.readable import counted, to_text, visible
@@ -87,10 +87,10 @@ def test_nothing_that_was_stored_reaches_the_terminal_as_it_is(content, printed)
     summary = CellSummary(content, content, content, content, 1, 1)
     say(content)
     console.print(table(content, [content], [[content]]))
-    state_show._show_step(content, 1, [cell])
-    state_show._show_step(content, 1, [])
-    console.print(state_diff.changes_table([change], batches=True))
-    console.print(state_ls._table(StepSummary(content, 0, 1, content, 1, [summary], 1, 1, 1, content, content)))
+    state_views.show_step(content, 1, [cell])
+    state_views.show_step(content, 1, [])
+    console.print(state_views.changes_table([change], batches=True))
+    console.print(state_views.step_table(StepSummary(content, 0, 1, content, 1, [summary], 1, 1, 1, content, content)))
     report_error(HoldfastError(content, detail=content, todo=content, context={"key": content}), as_json=False)
     shown = printed()
     assert harmless(shown)
@@ -143,7 +143,7 @@ def test_counts(number, told):
 
 def test_a_step_with_one_of_each(printed):
     cell = CellSummary("total", "value", "plain", None, 1, 1)
-    console.print(state_ls._table(StepSummary("s", 0, 1, "heap", 1, [cell], 1, 1, 1, "FixedWindows", "k string")))
+    console.print(state_views.step_table(StepSummary("s", 0, 1, "heap", 1, [cell], 1, 1, 1, "FixedWindows", "k string")))
     told = " ".join(printed().split())
     assert "1 key by k string, 1 timer, 1 window of FixedWindows, 1 B stored in 1 key group (heap)" in told
 
@@ -164,7 +164,7 @@ def shown(key, name, value, window="", kind="value", expires=None):
 
 def test_many_keys_that_fit_are_one_table(monkeypatch, capsys):
     monkeypatch.setattr(console, "_width", 80)
-    state_show._show_step("totals", 5, [shown(f"card {n}", "total", str(n)) for n in range(20)])
+    state_views.show_step("totals", 5, [shown(f"card {n}", "total", str(n)) for n in range(20)])
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert lines[0] == ["totals", "after", "micro-batch", "5"]
     assert lines[1] == ["key", "total"]
@@ -179,7 +179,7 @@ def test_what_does_not_fit_has_a_line_for_each_cell(monkeypatch, capsys):
         shown("card 1", "due", "2026-03-01T10:05:00Z", WINDOW, "timer"),
         shown("card 2", "by_kind", "{'a': 1}", WINDOW, expires="2026-03-02T00:00:00Z"),
     ]
-    state_show._show_step("cells", 5, cells)
+    state_views.show_step("cells", 5, cells)
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= 80
     assert f"card 1  {WINDOW}\n" in told

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.groups import app
+from holdfast import ops
+from holdfast.cli.app import app
 from holdfast.cli.output import AsJson, console, give, say, text, working
 
 __all__ = ["doctor"]
@@ -15,22 +16,22 @@ __all__ = ["doctor"]
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
 
-@app.command()
+@app.command("doctor")
 def doctor(
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Do not try whether a Spark session starts.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Look at Java, Spark, libraries, memory, disk and network, with advice; exit code 1 if something is missing."""
-    from holdfast.ops.health.doctor import FAILED, Check, examine
+    from holdfast.ops.health.doctor import FAILED
 
-    def show(check: Check) -> None:
+    def show(check: ops.Check) -> None:
         console.print(text(f"{check.status:8}", _STYLES[check.status]) + text(f"{check.name}: {check.found}"))
         if check.advice:
             say(f"          {check.advice}")
 
     checks = []
     with working("Looking"):
-        for check in examine(with_spark=not no_spark):
+        for check in ops.doctor(with_spark=not no_spark):
             checks.append(check)
             if not as_json:
                 show(check)

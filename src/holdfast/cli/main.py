@@ -7,30 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.cli import (  # noqa: F401 - each adds its command
-    advise,
-    checkpoint_repair,
-    checkpoint_show,
-    checkpoint_verify,
-    doctor,
-    rescale,
-    savepoint_create,
-    savepoint_ls,
-    savepoint_restore,
-    savepoint_verify,
-    state_diff,
-    state_export,
-    state_history,
-    state_import,
-    state_ls,
-    state_show,
-    stop,
-)
-from holdfast.cli import run as run_command  # noqa: F401
-from holdfast.cli.groups import app
+from holdfast.cli import checkpoint, doctor, jobs, savepoint, sizing, state  # noqa: F401 - each adds its commands
+from holdfast.cli.app import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError
-from holdfast.spark.errors.failures import first_cause
+from holdfast.model.extras import as_missing_extra
 
 __all__ = ["main", "run"]
 
@@ -47,6 +28,11 @@ def main(arguments: list[str] | None = None) -> int:
         report_error(error, "--json" in arguments)
     except KeyboardInterrupt:
         report_error(HoldfastError("Stopped."), "--json" in arguments)
+    except ModuleNotFoundError as error:
+        missing = as_missing_extra(error, "This command")
+        if missing is None:
+            raise
+        report_error(missing, "--json" in arguments)
     except OSError as error:
         what = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
         report_error(HoldfastError(what), "--json" in arguments)
@@ -54,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         # Of a file system that is not local: what Hadoop says, without where it says it.
         if type(error).__name__ != "Py4JJavaError":
             raise
+        from holdfast.spark.errors.failures import first_cause
+
         report_error(HoldfastError(first_cause(str(error))), "--json" in arguments)
     return 1
 

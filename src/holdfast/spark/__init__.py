@@ -2,3 +2,7 @@
 
 Imports go from right to left: job, sinks, api, steps, stages, types, errors, session.
 """
+
+from holdfast.model.extras import require_spark
+
+require_spark("holdfast.spark")

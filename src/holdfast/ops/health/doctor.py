@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["RANGES", "Check", "examine"]
+__all__ = ["RANGES", "Check", "doctor"]
 
 Status = Literal["ok", "warning", "failed"]
 
@@ -71,7 +71,7 @@ class Check:
     advice: str = ""
 
 
-def examine(*, with_spark: bool = True) -> Iterator[Check]:
+def doctor(*, with_spark: bool = True) -> Iterator[Check]:
     """Looks at everything, one after the other. `with_spark`: also whether a session starts and runs a Python worker."""
     needed = [_python(), _java(), *(_library(name) for name in RANGES)]
     yield from needed

@@ -78,13 +78,13 @@ class Measured:
 
 def measure(spark: SparkSession, checkpoint: str) -> Measured:
     """Measures a checkpoint. Raises CheckpointError if there is none, or nothing in it that can be measured."""
-    from holdfast.ops.inspect.summary import summarise
+    from holdfast.ops.inspect.summary import state_ls
 
     place = open_checkpoint(spark, checkpoint)
     newest, retained = place.check_batch(None), place.retained()
     oldest = retained[0]
-    present = summarise(spark, checkpoint, newest)
-    earlier = {step.step: step for step in summarise(spark, checkpoint, oldest)} if oldest < newest else {}
+    present = state_ls(spark, checkpoint, newest)
+    earlier = {step.step: step for step in state_ls(spark, checkpoint, oldest)} if oldest < newest else {}
     operators = {operator.number: operator for operator in place.operators()}
     offsets = [place.offsets(number) for number in retained]
     durations = list(_durations(place, offsets))

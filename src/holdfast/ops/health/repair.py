@@ -18,7 +18,7 @@ from holdfast.checkpoint.layout import Checkpoint, find_checkpoint
 from holdfast.checkpoint.lock import holding
 from holdfast.checkpoint.replacement import finish_replacing, interrupted, left_over
 
-__all__ = ["Repair", "plan_repair", "repair_checkpoint"]
+__all__ = ["Repair", "checkpoint_repair"]
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,15 @@ class Repair:
         return self.interrupted is not None or bool(self.removed)
 
 
-def plan_repair(spark: SparkSession | None, path: str) -> Repair:
-    """What `repair_checkpoint` would do. Nothing is altered."""
-    checkpoint = find_checkpoint(spark, path)
-    unfinished = interrupted(checkpoint.files, checkpoint.path)
-    if unfinished is not None:
-        return Repair(checkpoint.path, unfinished)
-    return replace(_plan(checkpoint), interrupted=left_over(checkpoint.files, checkpoint.path))
-
-
-def repair_checkpoint(spark: SparkSession | None, path: str) -> Repair:
+def checkpoint_repair(spark: SparkSession | None, path: str, *, dry_run: bool = False) -> Repair:
     """Finishes an interrupted operation or takes it back, and takes back commits of micro-batches that nobody has processed.
 
-    A true commit is never removed. Raises CheckpointLocked while a job runs on the checkpoint.
+    A true commit is never removed. Raises CheckpointLocked while a job runs on the checkpoint. With `dry_run` it only says
+    what it would do.
     """
-    find_checkpoint(spark, path)
+    found = find_checkpoint(spark, path)
+    if dry_run:
+        return _whole_plan(found)
     with holding(spark, path, "holdfast checkpoint repair"):
         checkpoint = find_checkpoint(spark, path)
         done = finish_replacing(checkpoint.files, checkpoint.path)
@@ -61,6 +55,13 @@ def repair_checkpoint(spark: SparkSession | None, path: str) -> Repair:
         for file in plan.removed:
             checkpoint.files.remove(file)
     return replace(plan, interrupted=done)
+
+
+def _whole_plan(checkpoint: Checkpoint) -> Repair:
+    unfinished = interrupted(checkpoint.files, checkpoint.path)
+    if unfinished is not None:
+        return Repair(checkpoint.path, unfinished)
+    return replace(_plan(checkpoint), interrupted=left_over(checkpoint.files, checkpoint.path))
 
 
 def _plan(checkpoint: Checkpoint) -> Repair:

@@ -33,7 +33,7 @@ from holdfast.errors import CheckpointError, CorruptState
 from holdfast.ops.health.blob_check import BlobCheck, check_blobs, step_problems
 from holdfast.ops.health.key_check import misplaced_keys
 
-__all__ = ["Problem", "Verification", "checkpoint_to_verify", "verify_checkpoint"]
+__all__ = ["Problem", "Verification", "checkpoint_to_verify", "checkpoint_verify"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Verification:
 Report = Callable[[int, int], None]
 
 
-def verify_checkpoint(
+def checkpoint_verify(
     spark: SparkSession | None, path: str, *, deep: bool = False, report: Report = lambda done, total: None
 ) -> Verification:
     """Looks at every file of a checkpoint, and with a session at the blobs of the last whole micro-batch.

@@ -36,7 +36,7 @@ from holdfast.ops.reading.keys import FoundKey, find_key, key_text
 from holdfast.ops.reading.naming import named_values, window_text
 from holdfast.spark.errors.transport import carried
 
-__all__ = ["Change", "Diff", "diff_state", "state_history"]
+__all__ = ["Change", "Diff", "state_diff", "state_history"]
 
 _DIFF_SCHEMA = "key string, window string, cell string, kind string, before string, after string, old string, new string"
 _COLUMNS = _DIFF_SCHEMA.replace(" string", "").split(", ")
@@ -82,7 +82,7 @@ class Diff:
     """How many there are, of which `changes` may be the first."""
 
 
-def diff_state(
+def state_diff(
     spark: SparkSession,
     checkpoint: str,
     from_batch: int,

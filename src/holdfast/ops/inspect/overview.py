@@ -15,7 +15,7 @@ from holdfast.checkpoint.lock import LockInfo, current_lock
 from holdfast.engine.stored.documents import Malformed, parse_json
 from holdfast.errors import CheckpointError
 
-__all__ = ["OperatorOverview", "Overview", "StepOverview", "overview"]
+__all__ = ["OperatorOverview", "Overview", "StepOverview", "checkpoint_show"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Overview:
         return asdict(self)
 
 
-def overview(spark: SparkSession | None, checkpoint: str, *, batch: int | None = None) -> Overview:
+def checkpoint_show(spark: SparkSession | None, checkpoint: str, *, batch: int | None = None) -> Overview:
     """What a checkpoint holds. `spark` may be None for a local path. Nothing is altered.
 
     Raises CheckpointError if the path is no checkpoint, or has no such micro-batch.

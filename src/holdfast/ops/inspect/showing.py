@@ -20,7 +20,7 @@ from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, collec
 from holdfast.ops.reading.keys import find_key, key_text
 from holdfast.ops.reading.naming import named_values, window_text
 
-__all__ = ["ShownCell", "StateView", "show_state"]
+__all__ = ["ShownCell", "StateView", "state_show"]
 
 _AT_ONCE_BYTES = 8 * 1024 * 1024
 _WINDOWS_TOLD = 10
@@ -53,7 +53,7 @@ class StateView:
     step_names: list[str] = field(default_factory=list)
 
 
-def show_state(
+def state_show(
     spark: SparkSession,
     checkpoint: str,
     *,

@@ -14,7 +14,7 @@ from holdfast.engine.state.keys import encode_slots
 from holdfast.engine.stored.reading import Blobs, StoredGroup, read_group
 from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, fullest, map_groups, rows_of
 
-__all__ = ["CellSummary", "StepSummary", "summarise", "timers_of"]
+__all__ = ["CellSummary", "StepSummary", "state_ls", "timers_of"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class StepSummary:
     key: str = ""
 
 
-def summarise(spark: SparkSession, checkpoint: str, batch: int | None = None) -> list[StepSummary]:
+def state_ls(spark: SparkSession, checkpoint: str, batch: int | None = None) -> list[StepSummary]:
     """How much state each step has after a micro-batch."""
     place = open_checkpoint(spark, checkpoint)
     batch = place.check_batch(batch)

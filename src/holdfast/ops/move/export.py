@@ -34,7 +34,7 @@ from holdfast.ops.reading.key_rows import LogFacts, log_facts
 from holdfast.spark.session.settings import with_settings
 from holdfast.spark.stages.processor import WAKE_TIME
 
-__all__ = ["EXPORT_FILE", "Export", "export_state", "exported_rows", "read_export"]
+__all__ = ["EXPORT_FILE", "Export", "exported_rows", "read_export", "state_export"]
 
 EXPORT_FILE = "export.json"
 _FORMAT = 1
@@ -78,7 +78,7 @@ class _ExportForm(msgspec.Struct):
     job: str | None = None
 
 
-def export_state(
+def state_export(
     spark: SparkSession,
     checkpoint: str,
     directory: str,

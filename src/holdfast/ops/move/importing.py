@@ -42,7 +42,7 @@ from holdfast.spark.errors.transport import carried
 from holdfast.spark.types.arrow import arrow_schema, to_python
 from holdfast.spark.types.schemas import read_schema
 
-__all__ = ["Imported", "import_state"]
+__all__ = ["Imported", "state_import"]
 
 Report = Callable[[int, int], None]
 
@@ -66,7 +66,7 @@ class Imported:
     """By step, how many cells were imported."""
 
 
-def import_state(
+def state_import(
     spark: SparkSession,
     directory: str,
     checkpoint: str,

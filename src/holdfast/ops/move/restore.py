@@ -24,10 +24,10 @@ from holdfast.errors import CheckpointError, CorruptState, HoldfastError
 from holdfast.ops.move.regroup import regroup
 from holdfast.ops.move.renumber import renumber
 from holdfast.ops.move.repartition import repartition
-from holdfast.ops.move.savepoint import verify_savepoint
+from holdfast.ops.move.savepoint import savepoint_verify
 from holdfast.ops.move.savepoint_file import Savepoint
 
-__all__ = ["Restored", "place_schemas", "reshape", "restore_savepoint"]
+__all__ = ["Restored", "place_schemas", "reshape", "savepoint_restore"]
 
 Report = Callable[[int, int], None]
 
@@ -45,7 +45,7 @@ class Restored:
     steps: dict[str, dict[str, object]]
 
 
-def restore_savepoint(
+def savepoint_restore(
     spark: SparkSession | None,
     savepoint: str,
     checkpoint: str,
@@ -68,7 +68,7 @@ def restore_savepoint(
     target = files_of(spark, checkpoint)
     check_apart(savepoint, checkpoint)
     check_free(target, checkpoint)
-    found, problems = verify_savepoint(spark, savepoint, report=report)
+    found, problems = savepoint_verify(spark, savepoint, report=report)
     if problems:
         raise CorruptState(
             f"The savepoint {found.path!r} is damaged: {problems[0]}",

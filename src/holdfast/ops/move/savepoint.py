@@ -35,13 +35,13 @@ from holdfast.ops.move.savepoint_file import (
     write_savepoint,
 )
 
-__all__ = ["create_savepoint", "list_savepoints", "verify_savepoint"]
+__all__ = ["savepoint_create", "savepoint_ls", "savepoint_verify"]
 
 Report = Callable[[int, int], None]
 _TRIES = 5
 
 
-def create_savepoint(
+def savepoint_create(
     spark: SparkSession | None,
     checkpoint: str,
     destination: str,
@@ -169,7 +169,7 @@ def _described(source: Checkpoint, batch: int, with_plan: bool, copied: list[Sav
     )
 
 
-def list_savepoints(spark: SparkSession | None, path: str) -> tuple[list[Savepoint], list[Problem]]:
+def savepoint_ls(spark: SparkSession | None, path: str) -> tuple[list[Savepoint], list[Problem]]:
     """The savepoint at a path, or those in a directory, the oldest first; and what is there that cannot be used as one."""
     files = files_of(spark, path)
     path = path.rstrip("/")
@@ -192,7 +192,7 @@ def list_savepoints(spark: SparkSession | None, path: str) -> tuple[list[Savepoi
     return sorted(found, key=lambda savepoint: (savepoint.created_at, savepoint.path)), unusable
 
 
-def verify_savepoint(
+def savepoint_verify(
     spark: SparkSession | None, path: str, *, report: Report = lambda done, total: None
 ) -> tuple[Savepoint, list[Problem]]:
     """The savepoint at a path, and every file of it that is damaged, missing or too much.

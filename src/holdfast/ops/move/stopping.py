@@ -17,9 +17,9 @@ from holdfast.checkpoint.lock import LockInfo, current_lock
 from holdfast.checkpoint.presence import ask_to_stop, take_back
 from holdfast.checkpoint.registry import forget, registered
 from holdfast.errors import CheckpointError, HoldfastError, JobFailed
-from holdfast.ops.move.savepoint import create_savepoint
+from holdfast.ops.move.savepoint import savepoint_create
 
-__all__ = ["Stopped", "find_running", "stop_job"]
+__all__ = ["Stopped", "find_running", "stop"]
 
 _LOCAL_POLL_SECONDS = 0.2
 _POLL_SECONDS = 1.0
@@ -36,7 +36,7 @@ class Stopped:
     batch: int | None
     """The last micro-batch that is committed; None if there is none."""
     savepoint: Any
-    """What `create_savepoint` gave, if a savepoint was wanted."""
+    """What `savepoint_create` gave, if a savepoint was wanted."""
 
 
 def find_running(spark: SparkSession | None, job: str) -> str:
@@ -72,7 +72,7 @@ def find_running(spark: SparkSession | None, job: str) -> str:
     return job.rstrip("/") or job
 
 
-def stop_job(
+def stop(
     spark: SparkSession | None,
     job: str,
     *,
@@ -140,7 +140,7 @@ def _still_held(spark: SparkSession | None, checkpoint: str, holder: LockInfo) -
 
 def _save(spark: SparkSession | None, checkpoint: str, savepoint: str, holder: LockInfo) -> Any:
     try:
-        return create_savepoint(spark, checkpoint, savepoint)
+        return savepoint_create(spark, checkpoint, savepoint)
     except HoldfastError as error:
         raise error.within(after=f"{_sentence(holder)} had been stopped") from None
 

@@ -1,23 +1,26 @@
-"""`holdfast advise`: settings from measured numbers, with reasons."""
+"""`holdfast advise` and `holdfast rescale`: how large state is, how it should be laid out, and laying it out otherwise."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast import ops
+from holdfast.cli.app import app
 from holdfast.cli.arguments import Checkpoint
-from holdfast.cli.groups import app
 from holdfast.cli.output import AsJson, console, give, quiet_spark, say, size_text, table, text, working
 from holdfast.engine.stored.readable import counted
 
 if TYPE_CHECKING:
     from holdfast.ops.health.advise import Advice, StateSize
+    from holdfast.ops.move.rescale import Rescaled
 
-__all__ = ["advise"]
+__all__ = ["advise", "rescale"]
 
 
-@app.command()
+@app.command("advise")
 def advise(
     checkpoint: Checkpoint,
     interval: Annotated[float | None, typer.Option(help="How often results are wanted, in seconds.", min=0.001)] = None,
@@ -30,23 +33,20 @@ def advise(
 ) -> None:
     """Measure a checkpoint, and advise trigger, retention, partitions, key groups, backend and TTL."""
     from holdfast.checkpoint.files.choice import is_local
-    from holdfast.checkpoint.layout import open_checkpoint
-    from holdfast.ops.health.advise import Goals
-    from holdfast.ops.health.advise import advise as advice
 
-    goals = Goals(interval, recovery_target, overhead, history, workers, int(worker_memory * (1 << 30)))
+    goals = ops.Goals(interval, recovery_target, overhead, history, workers, int(worker_memory * (1 << 30)))
     if is_local(checkpoint):
         # What is wrong with the path is said before Spark is started.
-        open_checkpoint(None, checkpoint).check_batch(None)
+        ops.open_checkpoint(None, checkpoint).check_batch(None)
     with quiet_spark() as spark, working("Measuring"):
-        found = advice(spark, checkpoint, goals)
-    give(found.as_dict(), as_json, lambda: _show(found))
+        found = ops.advise(spark, checkpoint, goals)
+    give(found.as_dict(), as_json, lambda: _show_advice(found))
 
 
 _SIZE = ("step", "keys", "bytes of each", "versions", "size", "in a day")
 
 
-def _show(found: Advice) -> None:
+def _show_advice(found: Advice) -> None:
     console.print(table("State size = keys x bytes of each x versions", _SIZE, [_size_row(size) for size in found.sizes]))
     if found.interval is None:
         say("No micro-batch could be timed: the files of a copy do not say when they were written.")
@@ -80,3 +80,30 @@ def _interval_rows(found: Advice) -> list[tuple[str, str]]:
         ("so one every", f"{interval.shortest_seconds:.1f} s at least, {longest} at most"),
         ("coming back", f"{size_text(measured.restore_bytes)} to read, {measured.restore_seconds:.2f} s"),
     ]
+
+
+@app.command("rescale")
+def rescale(
+    path: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a job that is stopped.")],
+    partitions: Annotated[int | None, typer.Option("--partitions", min=1, help="How many partitions of state.")] = None,
+    key_groups: Annotated[int | None, typer.Option("--key-groups", min=1, help="How many key groups a step.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Distribute the state of a checkpoint otherwise. Refuses while a job runs on it."""
+    from holdfast.checkpoint.files.choice import is_local
+    from holdfast.checkpoint.layout import find_checkpoint
+
+    if partitions is None and key_groups is None:
+        raise typer.BadParameter("give --partitions, --key-groups, or both")
+    if is_local(path):
+        # What is not there is told before Spark has been started.
+        find_checkpoint(None, path)
+    with quiet_spark() as spark, working("Rescaling"):
+        done = ops.rescale(spark, path, partitions=partitions, key_groups=key_groups)
+    give(asdict(done), as_json, lambda: _show_rescaled(done))
+
+
+def _show_rescaled(done: Rescaled) -> None:
+    groups = ", ".join(f"{name} {count}" for name, count in done.key_groups.items()) or "none"
+    spread = "no state" if done.partitions is None else counted(done.partitions, "partition")
+    say(f"{done.checkpoint}: {spread}; key groups: {groups}. The last micro-batch is {done.batch}.")

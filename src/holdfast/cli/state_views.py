@@ -1,71 +1,50 @@
-"""`holdfast state show CKPT`: the state, in whichever of two forms reads well in the width that there is.
+"""How state is laid out on a terminal: the cells of a step, the state of its keys, and what changed.
 
-If it fits, a table with a row for each key and window and a column for each cell. If not, a heading for each key and window,
-and below it a line for each cell.
+State is shown in whichever of two forms reads well in the width that there is. If it fits, a table with a row for each key
+and window and a column for each cell. If not, a heading for each key and window, and below it a line for each cell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
-from holdfast.cli.arguments import Batch, Checkpoint, Limit, StepName, TrustPickle
-from holdfast.cli.groups import state
-from holdfast.cli.output import AsJson, console, give, quiet_spark, say, table, text, working
-from holdfast.engine.stored.readable import visible
+from holdfast.cli.output import console, say, size_text, table, text
+from holdfast.engine.stored.readable import counted, visible
 
-__all__ = ["show"]
+__all__ = ["changes_table", "show_step", "step_table"]
 
 Entry = tuple[str, str]
 """A key and a window."""
 _WIDEST = 10_000
+_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
-@state.command("show")
-def show(
-    checkpoint: Checkpoint,
-    step: StepName = None,
-    key: Annotated[str | None, typer.Option(help="Only this key; of several columns as a JSON list.")] = None,
-    cell: Annotated[str | None, typer.Option(help="Only this cell or timer.")] = None,
-    window: Annotated[str | None, typer.Option(help="Only the window that this time lies in.")] = None,
-    batch: Batch = None,
-    limit: Limit = 20,
-    trust_pickle: TrustPickle = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show the state: cells and timers of each key and window."""
-    from holdfast.ops.inspect.showing import show_state
-
-    with quiet_spark() as spark, working("Reading the state"):
-        view = show_state(
-            spark,
-            checkpoint,
-            step=step,
-            key=key,
-            cell=cell,
-            window=window,
-            batch=batch,
-            limit=limit,
-            trust_pickle=trust_pickle,
-        )
-
-    def tables() -> None:
-        for name in view.step_names:
-            _show_step(name, view.batch, [shown for shown in view.cells if shown.step == name])
-        if view.more:
-            say(f"There is more: of a step these are the first {limit} keys and windows (--limit); or look for one (--key).")
-
-    give({"checkpoint": checkpoint, **asdict(view)}, as_json, tables)
+def step_table(step: Any) -> Table:
+    """The cells of a step, below how much there is of it."""
+    title = (
+        f"{step.step}: {counted(step.keys, 'key')} by {step.key}, {counted(step.timers, 'timer')}, "
+        f"{counted(step.windows, 'window')} of {step.window_fn}, {size_text(step.blob_bytes)} stored in "
+        f"{counted(step.key_groups, 'key group')} ({step.backend})"
+    )
+    made = Table(title=text(title), title_justify="left")
+    for name in ("cell", "kind", "coder", "ttl"):
+        made.add_column(name)
+    for name in ("keys and windows", "bytes"):
+        made.add_column(name, justify="right")
+    for cell in step.cells:
+        row = (cell.name, cell.kind, cell.coder, cell.ttl or "", f"{cell.keys:,}", size_text(cell.bytes))
+        made.add_row(*map(text, row))
+    return made
 
 
-def _show_step(step: str, batch: int, cells: list[Any]) -> None:
+def show_step(step: str, batch: int, cells: list[Any]) -> None:
+    """Shows the cells of a step, by key and window."""
     entries: dict[Entry, dict[str, Any]] = {}
     for cell in cells:
         entries.setdefault((cell.key, cell.window), {})[cell.cell] = cell
@@ -109,3 +88,18 @@ def _content(cell: Any) -> str:
         return ""
     shown = f"⏱ {cell.text}" if cell.kind == "timer" else str(cell.text)
     return shown if cell.expires_at is None else f"{shown} (until {cell.expires_at})"
+
+
+def changes_table(changes: list[Any], *, batches: bool = False) -> Table:
+    """Changes as a table, with the micro-batch of each if there are several."""
+    made = Table()
+    for name in (*(["batch"] if batches else []), "step", "key", "window", "cell", "", "before", "after"):
+        made.add_column(name, overflow="fold")
+    last = None
+    for change in changes:
+        leading = [] if not batches else [str(change.batch) if change.batch != last else ""]
+        last = change.batch
+        what = text(change.what, _STYLES[change.what])
+        names = [text(part) for part in (*leading, change.step, change.key, change.window, change.cell)]
+        made.add_row(*names, what, text(change.old), text(change.new))
+    return made

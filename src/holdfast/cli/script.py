@@ -1,4 +1,4 @@
-"""`holdfast run`: runs a script as `python` would, with errors of Holdfast's told in sentences.
+"""Runs a script as `python` would, with errors of Holdfast's told in sentences.
 
 The script runs in this process, so signals reach its job directly and its exit code is ours.
 """
@@ -13,27 +13,14 @@ import traceback
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from holdfast.cli.groups import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError
+from holdfast.model.extras import as_missing_extra
 
-__all__ = ["run"]
+__all__ = ["run_script"]
 
 _INTERRUPTED = 130
-
-
-# Everything after the script is the script's, also what looks like an option of ours.
-@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
-def run(
-    script: Annotated[str, typer.Argument(metavar="JOB.py", help="The script that builds and runs the job.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="What the script is given.")] = None,
-) -> None:
-    """Run a job's script as python would; its exit code is passed on."""
-    raise typer.Exit(run_script(script, arguments or []))
 
 
 def run_script(script: str, arguments: list[str]) -> int:
@@ -54,6 +41,9 @@ def run_script(script: str, arguments: list[str]) -> int:
         return 1
     except BaseException as error:
         _show(error, script)
+        missing = as_missing_extra(error, "The script")
+        if missing is not None:
+            report_error(missing, as_json=False)
         return 1
     return 0
 

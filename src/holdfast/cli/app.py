@@ -1,4 +1,4 @@
-"""The groups of commands, to which each command's file adds its own."""
+"""The groups of commands, to which each file of commands adds its own."""
 
 from __future__ import annotations
 

@@ -1,0 +1,185 @@
+"""`holdfast checkpoint`: a checkpoint as a whole, whether it is in order, and putting it in order."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast import ops
+from holdfast.cli.app import checkpoint as group
+from holdfast.cli.arguments import Batch, Checkpoint
+from holdfast.cli.output import AsJson, console, give, quiet_spark, say, size_text, spark_for, table, working
+from holdfast.engine.stored.readable import counted
+from holdfast.errors import InputError
+
+if TYPE_CHECKING:
+    from holdfast.ops.health.repair import Repair
+    from holdfast.ops.health.verify import Verification
+    from holdfast.ops.inspect.overview import OperatorOverview, Overview
+
+__all__ = ["repair", "show", "verify"]
+
+_STATE_TITLE = "State, by version (micro-batch N leaves version N + 1)"
+_STATE = ("operator", "partitions", "snapshots of", "size", "changelogs of", "size")
+
+
+@group.command("show")
+def show(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> None:
+    """Show offsets by source, commits, watermark, versions and sizes of the state, and who is using it."""
+    with spark_for(checkpoint) as spark, working("Reading the checkpoint"):
+        found = ops.checkpoint_show(spark, checkpoint, batch=batch)
+    give(found.as_dict(), as_json, lambda: _show_overview(found))
+
+
+def _show_overview(found: Overview) -> None:
+    console.print(table("Checkpoint", ("", found.checkpoint), _facts(found)))
+    if found.sources:
+        columns = ("source", f"offset before micro-batch {found.batch}", "after it")
+        rows = [(source.number, _text(source.before), _text(source.after)) for source in found.sources]
+        console.print(table("Sources", columns, rows))
+    if found.steps:
+        steps = [(s.name, s.backend, s.key_groups, ", ".join(s.cells), ", ".join(s.timers)) for s in found.steps]
+        console.print(table("Steps", ("step", "backend", "key groups", "cells", "timers"), steps))
+    if found.operators:
+        console.print(table(_STATE_TITLE, _STATE, map(_operator, found.operators)))
+    sizes = [(kind, size_text(size)) for kind, size in found.sizes.items()]
+    console.print(table("Sizes", ("kind", "size"), [*sizes, ("all", size_text(sum(found.sizes.values())))]))
+
+
+def _facts(found: Overview) -> list[tuple[str, str]]:
+    from holdfast.checkpoint.layout import spans
+
+    user = found.used_by
+    used = (
+        "nobody" if user is None else f"{user['owner']} on {user['host']}, process {user['process']}, since {user['since']}"
+    )
+    facts = [("job", found.job or "not known: it was not run by a Job"), ("query", found.query_id), ("used by", used)]
+    if found.batch is None:
+        return [*facts, ("micro-batches", "none has been planned")]
+    facts += [
+        ("micro-batch", f"{found.batch} ({'committed' if found.is_committed else 'not committed'}), of {found.batch_time}"),
+        ("watermark", f"{found.watermark or 'none yet'}, then {found.next_watermark or 'none yet'}"),
+        ("partitions", str(found.partitions or "?")),
+        ("committed", spans(found.committed)),
+        ("state can be read of", spans(found.retained)),
+    ]
+    if found.planned:
+        facts.append(("begun, not committed", f"{spans(found.planned)}; the next start does it again"))
+    return facts
+
+
+def _operator(operator: OperatorOverview) -> tuple[str, ...]:
+    from holdfast.checkpoint.layout import spans
+
+    return (
+        f"{operator.number}: {'a step' if operator.is_a_step else operator.name}",
+        str(operator.partitions),
+        spans(operator.snapshots),
+        size_text(operator.snapshot_bytes),
+        spans(operator.changelogs),
+        size_text(operator.changelog_bytes),
+    )
+
+
+def _text(offset: Any) -> str:
+    return "-" if offset is None else offset if isinstance(offset, str) else json.dumps(offset)
+
+
+@group.command("verify")
+def verify(
+    path: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a job.")],
+    deep: Annotated[bool, typer.Option("--deep", help="Read the state after every retained micro-batch.")] = False,
+    files_only: Annotated[
+        bool, typer.Option("--files-only", help="Look at the files only, without starting Spark.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check every file and every blob; name what is damaged, and the last micro-batch that is whole."""
+    from holdfast.checkpoint.files.choice import is_local
+    from holdfast.ops.health.verify import checkpoint_to_verify
+
+    if is_local(path):
+        # What is not there is told before Spark has been started.
+        checkpoint_to_verify(None, path)
+    if files_only:
+        with working("Looking at files") as report:
+            found = ops.checkpoint_verify(None, path, report=report)
+    else:
+        with quiet_spark() as spark, working("Looking at files and blobs") as report:
+            found = ops.checkpoint_verify(spark, path, deep=deep, report=report)
+    give({**asdict(found), "is_whole": found.is_whole}, as_json, lambda: _show_verification(found))
+    if not found.is_whole:
+        raise typer.Exit(1)
+
+
+def _show_verification(found: Verification) -> None:
+    from holdfast.checkpoint.layout import spans
+
+    for problem in found.problems:
+        say(f"damaged: {problem}")
+    for note in found.notes:
+        say(f"note: {note}")
+    last = "none" if found.last_whole_batch is None else str(found.last_whole_batch)
+    files, blobs = counted(found.files, "file"), counted(found.blobs, "blob")
+    say(
+        f"{files} of {counted(found.file_bytes, 'byte')}, {blobs} in {counted(found.key_groups, 'key group')} of "
+        f"{counted(found.blob_bytes, 'byte')}. Whole micro-batches: {spans(found.whole_batches)}. The last: {last}."
+    )
+    say("The checkpoint is whole." if found.is_whole else "The checkpoint is damaged.")
+
+
+@group.command("repair")
+def repair(
+    path: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a job that is stopped.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take back commits of micro-batches that nobody processed; finish an interrupted operation, or take it back."""
+    with spark_for(path) as spark:
+        plan = ops.checkpoint_repair(spark, path, dry_run=True)
+        if not plan.is_needed or dry_run:
+            give({**asdict(plan), "done": False}, as_json, lambda: _show_repair(plan, done=False))
+            return
+        if not yes:
+            _ask(plan, as_json)
+        done = ops.checkpoint_repair(spark, path)
+    give({**asdict(done), "done": True}, as_json, lambda: _show_repair(done, done=True))
+
+
+def _ask(plan: Repair, as_json: bool) -> None:
+    if as_json or not sys.stdin.isatty():
+        raise InputError("Nothing was done: nobody can be asked.", todo="say --yes, or --dry-run to see what would be done")
+    _show_repair(plan, done=False)
+    typer.confirm("Do it?", abort=True)
+
+
+def _show_repair(plan: Repair, *, done: bool) -> None:
+    lines = list(_repair_lines(plan, done))
+    if not plan.is_needed:
+        lines.append(f"{plan.checkpoint}: there is nothing to repair.")
+    if not plan.is_known:
+        lines.append("Its query keeps no state: whether a commit is true cannot be known from the checkpoint.")
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+
+
+def _repair_lines(plan: Repair, done: bool) -> list[str]:
+    from holdfast.checkpoint.layout import spans
+
+    lines = []
+    if plan.interrupted is not None:
+        lines.append(f"{plan.checkpoint}: {plan.interrupted}.")
+        if not done:
+            lines.append("It is finished if the new state is in its place, else taken back. Then the commits are looked at.")
+    if plan.false_commits:
+        several = len(plan.false_commits) > 1
+        which = f"micro-batch{'es' if several else ''} {spans(plan.false_commits)} {'are' if several else 'is'} committed"
+        lines.append(f"{plan.checkpoint}: {which}, and nobody has processed {'them' if several else 'it'}.")
+        lines += [f"{'removed' if done else 'to remove'}: {path}" for path in plan.removed]
+        lines.append(f"The next start of the job processes micro-batch {plan.false_commits[0]}.")
+    return lines

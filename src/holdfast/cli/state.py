@@ -1,0 +1,162 @@
+"""`holdfast state`: looking at state, and moving it out and in."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from holdfast import ops
+from holdfast.cli.app import state
+from holdfast.cli.arguments import Batch, Checkpoint, Limit, StepName, TrustPickle
+from holdfast.cli.output import AsJson, console, give, quiet_spark, say, working
+from holdfast.cli.state_views import changes_table, show_step, step_table
+from holdfast.engine.stored.readable import counted
+
+if TYPE_CHECKING:
+    from holdfast.ops.move.merging import OnConflict
+
+__all__ = ["diff", "export", "history", "import_", "ls", "show"]
+
+
+@state.command("ls")
+def ls(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> None:
+    """List steps and cells: kind, coder, TTL; keys, bytes, timers, retained micro-batches."""
+    from holdfast.checkpoint.layout import spans
+
+    with quiet_spark() as spark, working("Reading the state"):
+        place = ops.open_checkpoint(spark, checkpoint)
+        at = place.check_batch(batch)
+        retained = place.retained()
+        steps = ops.state_ls(spark, checkpoint, at)
+    result = {"checkpoint": checkpoint, "batch": at, "retained": retained, "steps": [asdict(step) for step in steps]}
+
+    def tables() -> None:
+        say(f"micro-batch {at}; state can be read after {spans(retained)}")
+        for step in steps:
+            console.print(step_table(step))
+
+    give(result, as_json, tables)
+
+
+@state.command("show")
+def show(
+    checkpoint: Checkpoint,
+    step: StepName = None,
+    key: Annotated[str | None, typer.Option(help="Only this key; of several columns as a JSON list.")] = None,
+    cell: Annotated[str | None, typer.Option(help="Only this cell or timer.")] = None,
+    window: Annotated[str | None, typer.Option(help="Only the window that this time lies in.")] = None,
+    batch: Batch = None,
+    limit: Limit = 20,
+    trust_pickle: TrustPickle = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the state: cells and timers of each key and window."""
+    with quiet_spark() as spark, working("Reading the state"):
+        view = ops.state_show(
+            spark,
+            checkpoint,
+            step=step,
+            key=key,
+            cell=cell,
+            window=window,
+            batch=batch,
+            limit=limit,
+            trust_pickle=trust_pickle,
+        )
+
+    def tables() -> None:
+        for name in view.step_names:
+            show_step(name, view.batch, [shown for shown in view.cells if shown.step == name])
+        if view.more:
+            say(f"There is more: of a step these are the first {limit} keys and windows (--limit); or look for one (--key).")
+
+    give({"checkpoint": checkpoint, **asdict(view)}, as_json, tables)
+
+
+@state.command("diff")
+def diff(
+    checkpoint: Checkpoint,
+    from_batch: Annotated[int, typer.Option("--from", help="The earlier micro-batch.")],
+    to_batch: Annotated[int, typer.Option("--to", help="The later micro-batch.")],
+    step: StepName = None,
+    key: Annotated[str | None, typer.Option(help="Only this key.")] = None,
+    limit: Limit = 100,
+    trust_pickle: TrustPickle = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what changed between two micro-batches."""
+    with quiet_spark() as spark, working("Comparing"):
+        found = ops.state_diff(
+            spark, checkpoint, from_batch, to_batch, step=step, key=key, limit=limit, trust_pickle=trust_pickle
+        )
+
+    def tables() -> None:
+        say(f"{counted(found.total, 'change')} from micro-batch {from_batch} to {to_batch}")
+        if found.changes:
+            console.print(changes_table(found.changes))
+        if found.total > len(found.changes):
+            say(f"These are the first {len(found.changes)} (--limit).")
+
+    result = {**asdict(found), "changes": [{**asdict(change), "what": change.what} for change in found.changes]}
+    give(result, as_json, tables)
+
+
+@state.command("history")
+def history(
+    checkpoint: Checkpoint,
+    key: Annotated[str, typer.Option(help="The key; of several columns as a JSON list.")],
+    step: StepName = None,
+    trust_pickle: TrustPickle = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what each micro-batch changed of a key."""
+    with quiet_spark() as spark, working("Reading the history"):
+        changes = ops.state_history(spark, checkpoint, key, step=step, trust_pickle=trust_pickle)
+    result = [{**asdict(change), "what": change.what} for change in changes]
+    give(result, as_json, lambda: console.print(changes_table(changes, batches=True)))
+
+
+@state.command("export")
+def export(
+    checkpoint: Checkpoint,
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Where to write; nothing may be there.")],
+    batch: Batch = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the state as Parquet files, which can be edited and imported."""
+    with quiet_spark() as spark, working("Exporting") as report:
+        made = ops.state_export(spark, checkpoint, directory, batch=batch, report=report)
+    result = {"export": made.path, "job": made.job, "batch": made.batch, "rows": made.rows}
+
+    def lines() -> None:
+        for step, rows in made.rows.items():
+            say(f"{step}: {counted(rows, 'cell')} after micro-batch {made.batch}")
+        say(f"Make a checkpoint of it: holdfast state import {made.path} NEW_CKPT")
+
+    give(result, as_json, lines)
+
+
+@state.command("import")
+def import_(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="What holdfast state export has written.")],
+    checkpoint: Annotated[str, typer.Argument(metavar="CKPT", help="A new checkpoint, or with --on-conflict an old one.")],
+    on_conflict: Annotated[
+        str | None,
+        typer.Option(help="Import into a checkpoint that exists; for cells that both have: fail, keep, replace or merge."),
+    ] = None,
+    key_groups: Annotated[int | None, typer.Option(min=1, help="Another number of key groups, of a new checkpoint.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make exported state the state of a checkpoint. Everything is checked before anything is written."""
+    policy = cast("OnConflict | None", on_conflict)  # any other word is refused there
+    with quiet_spark() as spark, working("Importing") as report:
+        made = ops.state_import(spark, directory, checkpoint, on_conflict=policy, key_groups=key_groups, report=report)
+
+    def lines() -> None:
+        for step, rows in made.rows.items():
+            say(f"{step}: {counted(rows, 'cell')} imported")
+        say(f"A job on {made.checkpoint} goes on after micro-batch {made.batch}.")
+
+    give(asdict(made), as_json, lines)

@@ -1,0 +1,44 @@
+"""What only an extra installs: whether it is here, and the sentence that says how to get it."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from holdfast.errors import MissingExtra
+
+__all__ = ["SPARK", "as_missing_extra", "require_spark"]
+
+SPARK = ("pyspark", "pyarrow", "pandas")
+"""What the extra `spark` installs and Holdfast imports."""
+
+
+def require_spark(what: str) -> None:
+    """Raises MissingExtra unless everything that `what` needs to run on Spark is installed."""
+    missing = [name for name in SPARK if not _is_here(name)]
+    if missing:
+        raise _missing(what, *missing)
+
+
+def as_missing_extra(error: BaseException, what: str) -> MissingExtra | None:
+    """The same in our words, if it is Python's own error about a package that the extra installs."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    package = error.name.partition(".")[0]
+    return _missing(what, package) if package in SPARK and not _is_here(package) else None
+
+
+def _missing(what: str, *names: str) -> MissingExtra:
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    verb = "is" if len(names) == 1 else "are"
+    error = MissingExtra(f"{what} needs {listed}, which {verb} not installed: pip install 'holdfast[spark]'")
+    # As Python's own error has it, for whoever asks which module is missing.
+    error.name = names[0]
+    return error
+
+
+def _is_here(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ValueError:
+        # It has been imported already, by something that does not say from where.
+        return True

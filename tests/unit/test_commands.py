@@ -1,0 +1,37 @@
+"""The command line and `holdfast.ops` have the same names."""
+
+from __future__ import annotations
+
+import typer
+
+from holdfast import ops
+from holdfast.cli.main import app
+
+WITHOUT_A_FUNCTION = {"run"}
+"""A script is run as `python` runs it: from Python, import it."""
+WITHOUT_A_COMMAND = {"open_checkpoint", "read_state"}
+"""They give what only a program can hold."""
+
+
+def names_of(commands: typer.Typer, before: str = "") -> set[str]:
+    """As functions are called: `state ls` is state_ls."""
+    found = {f"{before}{command.name}" for command in commands.registered_commands}
+    for group in commands.registered_groups:
+        assert group.typer_instance is not None
+        found |= names_of(group.typer_instance, f"{before}{group.name}_")
+    return found
+
+
+def test_every_command_is_a_function():
+    commands = names_of(app)
+    assert {"state_ls", "checkpoint_show", "savepoint_create", "doctor", "stop"} <= commands
+    functions = {name for name in ops.__all__ if name.islower()}
+    assert commands - WITHOUT_A_FUNCTION == functions - WITHOUT_A_COMMAND
+
+
+def test_the_comparison_can_fail():
+    other = typer.Typer()
+    other.command("new")(lambda: None)
+    group = typer.Typer()
+    group.add_typer(other, name="state")
+    assert names_of(group) == {"state_new"}

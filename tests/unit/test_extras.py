@@ -1,0 +1,61 @@
+"""Without the extra `spark`: whoever asks for what needs it is told what to install."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import holdfast as hf
+from holdfast import ops
+from holdfast.model.extras import SPARK, require_spark
+
+INSTALL = "pip install 'holdfast[spark]'"
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Takes packages away, as if they had never been installed."""
+
+    def take(*names):
+        for name in names:
+            monkeypatch.setitem(sys.modules, name, None)
+
+    return take
+
+
+@pytest.mark.parametrize("name", sorted(hf._ON_SPARK))
+def test_names_that_need_spark(without, name):
+    without(*SPARK)
+    with pytest.raises(hf.MissingExtra) as raised:
+        getattr(hf, name)
+    assert str(raised.value) == f"hf.{name} needs pyspark, pyarrow and pandas, which are not installed: {INSTALL}"
+    assert raised.value.name == "pyspark"
+
+
+def test_importing_a_name_says_the_same(without):
+    without(*SPARK)
+    with pytest.raises(ImportError, match=r"hf\.keyed needs pyspark, pyarrow and pandas"):
+        from holdfast import keyed  # noqa: F401
+
+
+def test_one_package_is_missing(without):
+    without("pandas")
+    with pytest.raises(ModuleNotFoundError) as raised:
+        require_spark("It")
+    assert str(raised.value) == f"It needs pandas, which is not installed: {INSTALL}"
+
+
+@pytest.mark.parametrize("name", ops.__all__)
+def test_ops(without, name):
+    without(*SPARK)
+    if ops._HOMES[name].endswith(".doctor"):
+        assert getattr(ops, name)
+    else:
+        with pytest.raises(hf.MissingExtra, match=f"holdfast.ops.{name} needs pyspark"):
+            getattr(ops, name)
+
+
+def test_other_names_are_not_there():
+    assert not hasattr(hf, "nothing")
+    assert not hasattr(ops, "nothing")
