@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyedStream", "keyed"]
 
+K = TypeVar("K")
+V = TypeVar("V")
+S = TypeVar("S")
 R = TypeVar("R")
 
 Combiner = CombineFn[Any, Any, Any] | Callable[[Iterable[Any]], Any]
@@ -243,11 +246,11 @@ class KeyedStream:
     @overload
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState], Iterable[R] | None],
+        fn: Callable[[K, list[V], GroupState[S]], Iterable[R] | None],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder[Any] | None = None,
+        state_coder: Coder[S] | None = None,
         outputs: None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame: ...
@@ -255,22 +258,22 @@ class KeyedStream:
     @overload
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState], Iterable[R] | None],
+        fn: Callable[[K, list[V], GroupState[S]], Iterable[R] | None],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder[Any] | None = None,
+        state_coder: Coder[S] | None = None,
         outputs: TagSchemas,
         **options: Unpack[DoFnOptions],
     ) -> Outputs: ...
 
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState], Iterable[R] | None],
+        fn: Callable[[K, list[V], GroupState[S]], Iterable[R] | None],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder[Any] | None = None,
+        state_coder: Coder[S] | None = None,
         outputs: TagSchemas | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame | Outputs:
@@ -283,11 +286,11 @@ class KeyedStream:
 
     def map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState], R],
+        fn: Callable[[K, list[V], GroupState[S]], R],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder[Any] | None = None,
+        state_coder: Coder[S] | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame:
         """The same for a function that returns exactly one row."""
