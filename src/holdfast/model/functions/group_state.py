@@ -34,8 +34,6 @@ GroupTimeout = Literal["none", "processing_time", "event_time", "NoTimeout", "Pr
 """How a group times out; the last three are the values of Spark's `GroupStateTimeout`."""
 
 _MILLI = 1000
-K = TypeVar("K")
-V = TypeVar("V")
 S = TypeVar("S")
 
 _UNREAD: Any = object()
@@ -217,7 +215,7 @@ class _GroupsWithState(GroupedDoFn):
 
     def __init__(
         self,
-        fn: Callable[[K, list[V], GroupState[S]], object],
+        fn: Callable[[Any, list[Any], GroupState[Any]], object],
         *,
         timeout: GroupTimeout | None = None,
         state_coder: Coder[S] | None = None,

@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyedStream", "keyed"]
 
-K = TypeVar("K")
-V = TypeVar("V")
-S = TypeVar("S")
 R = TypeVar("R")
+S = TypeVar("S")
 
 Combiner = CombineFn[Any, Any, Any] | Callable[[Iterable[Any]], Any]
 TagSchemas = Mapping[str, Schema | None]
@@ -246,7 +244,7 @@ class KeyedStream:
     @overload
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[K, list[V], GroupState[S]], Iterable[R] | None],
+        fn: Callable[[Any, list[Any], GroupState[Any]], Iterable[R] | None],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
@@ -258,7 +256,7 @@ class KeyedStream:
     @overload
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[K, list[V], GroupState[S]], Iterable[R] | None],
+        fn: Callable[[Any, list[Any], GroupState[Any]], Iterable[R] | None],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
@@ -269,7 +267,7 @@ class KeyedStream:
 
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[K, list[V], GroupState[S]], Iterable[R] | None],
+        fn: Callable[[Any, list[Any], GroupState[Any]], Iterable[R] | None],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
@@ -286,7 +284,7 @@ class KeyedStream:
 
     def map_groups_with_state(
         self,
-        fn: Callable[[K, list[V], GroupState[S]], R],
+        fn: Callable[[Any, list[Any], GroupState[Any]], R],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
