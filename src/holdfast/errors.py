@@ -53,14 +53,14 @@ class HoldfastError(Exception):
     key, the cell knows its name, the bundle knows the key and the step.
     """
 
-    def __init__(self, what: str, *, detail: str = "", todo: str = "", context: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, what: str, *, detail: str = "", todo: str = "", context: Mapping[str, object] | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.detail = detail
         self.todo = todo
         self.context: dict[str, Any] = dict(context or {})
 
-    def within(self, **context: Any) -> HoldfastError:
+    def within(self, **context: object) -> HoldfastError:
         """Adds where it happened; what is already known stays."""
         for name, value in context.items():
             self.context.setdefault(name, value)

@@ -116,6 +116,13 @@ class Annotated(hf.DoFn):
         yield element[0], (count.read() or 0) + 1
 
 
+def counted(key: str, values: list[int], state: hf.GroupState[int]) -> Iterator[tuple[str, int]]:
+    reveal_type(state.get)  # int
+    reveal_type(state.getOption)  # int | None
+    state.update("many")  # error
+    yield key, state.get
+
+
 # Steps.
 def steps(df: DataFrame) -> None:
     payments = hf.keyed(df, key="card", timestamp="at", watermark="10 seconds")
@@ -132,6 +139,10 @@ def steps(df: DataFrame) -> None:
     reveal_type(hourly.group_by_key())  # DataFrame
     reveal_type(payments.join(payments, within="10 minutes", how="left"))  # DataFrame
     reveal_type(payments.join(payments, within=(0, 600), outputs={"late": None}))  # Outputs
+    reveal_type(payments.flat_map_groups_with_state(counted, "card string, count long"))  # DataFrame
+    reveal_type(payments.flat_map_groups_with_state(counted, "count long", outputs={"late": None}))  # Outputs
+    reveal_type(payments.map_groups_with_state(lambda key, values, state: state.get + key, "count long"))  # DataFrame
+    payments.map_groups_with_state(lambda key, values: key, "card string")  # error
     payments.par_do(Counter(), on_error="ignore")  # error
     payments.par_do(Counter(), key_group=4)  # error
     payments.join(payments, within="10 minutes", how="cross")  # error

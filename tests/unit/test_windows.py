@@ -288,7 +288,7 @@ class TestDescribe:
             version = 2
 
         described = Shifted(5).describe()
-        assert described["id"].endswith("Shifted")
+        assert str(described["id"]).endswith("Shifted")
         assert described["version"] == 2
         assert Shifted(5) != FixedWindows(5)
 

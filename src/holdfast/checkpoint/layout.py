@@ -379,7 +379,7 @@ class Checkpoint:
             stores = check_form(versions[max(versions)], OperatorMetadata).stores
         return [join(folder, schema_name(path, written)) for store in stores for written in store.schemas]
 
-    def write_operator_metadata(self, number: int, batch: int, content: Mapping[str, Any]) -> None:
+    def write_operator_metadata(self, number: int, batch: int, content: Mapping[str, object]) -> None:
         path = join(self.path, "state", str(number), "_metadata", METADATA_VERSION, str(batch))
         self.files.write(path, f"{METADATA_VERSION}\n{json.dumps(content, separators=(',', ':'))}".encode())
 

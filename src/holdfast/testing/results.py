@@ -12,7 +12,8 @@ from holdfast.engine.state.keys import key_of, slot_of, sort_slots
 from holdfast.engine.tables import Slot
 from holdfast.model.functions.step import MAIN_TAG, Step
 from holdfast.model.time.timestamps import Timestamp
-from holdfast.model.windows.ready import GlobalWindows
+from holdfast.model.windows.ready import BoundedWindow, GlobalWindows
+from holdfast.testing.memory_store import MemoryStore
 
 __all__ = ["Results"]
 
@@ -29,7 +30,7 @@ class Results(Sequence[Output]):
         outputs: list[Output],
         metrics: StepMetrics,
         load: Callable[[Slot | None], list[KeyGroupState]],
-        stores: Sequence[Any] = (),
+        stores: Sequence[MemoryStore] = (),
         query: str = "",
     ) -> None:
         self._step = step
@@ -70,7 +71,7 @@ class Results(Sequence[Output]):
         slots = [slot for state in self._load(None) for window in state.windows.values() for slot in window.slots()]
         return [key_of(slot) for slot in sort_slots(set(slots))]
 
-    def state(self, key: Any, window: Any = None) -> dict[Any, Any]:
+    def state(self, key: object, window: BoundedWindow | None = None) -> dict[Any, Any]:
         """The cells of a key that hold anything, by name: those of the global window, or of the window given.
 
         With other windows and none given: a dict of that kind for each window that has any.
@@ -92,7 +93,7 @@ class Results(Sequence[Output]):
             return next(iter(found.values()), {})
         return found
 
-    def timers(self, key: Any) -> list[tuple[str, str, Any, Timestamp]]:
+    def timers(self, key: object) -> list[tuple[str, str, BoundedWindow, Timestamp]]:
         """The timers of a key that are set: (name, tag, window, time), in order of time."""
         slot = slot_of(key)
         found = [

@@ -59,7 +59,7 @@ class TestStream:
         self.events: list[Event] = []
         self._watermark = MIN_TIMESTAMP
 
-    def add_elements(self, elements: Iterable[Any], event_timestamp: Timestamp | int | float | None = None) -> TestStream:
+    def add_elements(self, elements: Iterable[object], event_timestamp: Timestamp | int | float | None = None) -> TestStream:
         """Adds one bundle. An element may be a TimestampedValue; without a time it has `event_timestamp`, else the
         time of the watermark, or 0 before the watermark first moved."""
         self._check_open()

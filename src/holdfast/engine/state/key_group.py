@@ -28,7 +28,7 @@ from holdfast.model.coders import BooleanCoder, Coder, VarIntCoder, default_code
 from holdfast.model.functions.step import Step
 from holdfast.model.state.specs import OrderedListStateSpec, State, StateSpec, ValueStateSpec
 from holdfast.model.time.timers import TimeDomain
-from holdfast.model.windows.ready import GlobalWindow
+from holdfast.model.windows.ready import BoundedWindow, GlobalWindow
 
 if TYPE_CHECKING:
     from holdfast.engine.state.ledger import Ledger
@@ -97,14 +97,14 @@ class WindowState:
     def __init__(
         self,
         layout: Layout,
-        window: Any,
+        window: BoundedWindow | None,
         data: bytes,
         expiry: int,
         indexes: dict[TimeDomain, TimerIndex],
         expiring: dict[bool, ExpiryIndex],
     ) -> None:
         self.layout = layout
-        self.window = window
+        self.window: Any = window
         self.data = data
         self.expiry = expiry
         """When its state goes, in microseconds of event time."""
@@ -204,7 +204,7 @@ class KeyGroupState:
         self._window_fn = layout.step.windowing.window_fn
         self._lateness = layout.step.windowing.allowed_lateness.micros
 
-    def window(self, window: Any) -> WindowState:
+    def window(self, window: BoundedWindow) -> WindowState:
         """The state of a window, made if there is none yet."""
         data = self._window_fn.encode_window(window)
         return self.windows.get(data) or self._make(window, data)
@@ -217,7 +217,7 @@ class KeyGroupState:
         """The same by the window's bytes."""
         return self.windows.get(data) or self._make(self._window_fn.decode_window(data), data)
 
-    def _make(self, window: Any, data: bytes) -> WindowState:
+    def _make(self, window: BoundedWindow, data: bytes) -> WindowState:
         expiry = self.expiry_of(window)
         state = WindowState(self.layout, window, data, expiry, self.indexes, self.expiring)
         self.windows[data] = state
@@ -232,7 +232,7 @@ class KeyGroupState:
     def _all_expiries(self) -> Iterator[tuple[int, bytes]]:
         return ((window.expiry, data) for data, window in self.windows.items())
 
-    def expiry_of(self, window: Any) -> int:
+    def expiry_of(self, window: BoundedWindow) -> int:
         """When the watermark ends a window: its end plus the allowed lateness."""
         return int(window.end.micros) + self._lateness
 

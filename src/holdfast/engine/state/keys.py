@@ -37,10 +37,10 @@ _INTEGER = struct.Struct(">q")
 _INT64 = 1 << 63
 
 
-def slot_of(key: Any) -> Slot:
+def slot_of(key: object) -> Slot:
     """The slot of one key. A null key has none: it would gather all that has no key in one place."""
     if type(key) in _DIRECT or (type(key) is tuple and set(map(type, key)) <= _DIRECT):
-        return key  # type: ignore[no-any-return]
+        return key
     if key is None:
         raise InputError(
             "An element has no key: its key is None.",

@@ -7,13 +7,11 @@ result must not depend on how the values were divided among them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from holdfast.errors import InputError, InvalidStep
+from holdfast.model.coders import Coder
 from holdfast.model.foreign import foreign_problem
-
-if TYPE_CHECKING:
-    from holdfast.model.coders import Coder
 
 __all__ = ["BuiltinSum", "CallableCombineFn", "CombineFn", "FieldCombineFn"]
 

@@ -136,7 +136,7 @@ class Top(CombineFn[Any, list[Any], list[Any]]):
     The accumulator is a list of at most 2n elements, of which `compact` keeps n.
     """
 
-    def __init__(self, n: int, key: Callable[[Any], Any] | None = None, reverse: bool = False) -> None:
+    def __init__(self, n: int, key: Callable[..., object] | None = None, reverse: bool = False) -> None:
         if not isinstance(n, int) or isinstance(n, bool) or n < 1:
             raise InvalidStep(type(self).__name__, [f"n must be a whole number from 1 on, but is {n!r}"])
         foreign = None if key is None else foreign_problem(key)
@@ -144,25 +144,26 @@ class Top(CombineFn[Any, list[Any], list[Any]]):
             reason = foreign or "give a function from an element to what it is compared by"
             raise InvalidStep.of(type(self).__name__, [f"key is {key!r}: {reason}"])
         self.n = n
-        self.key = key
+        self.key: Any = key
         self.reverse = reverse
 
-    def create_accumulator(self) -> list[Any]:
+    def create_accumulator(self) -> list[object]:
         return []
 
-    def add_input(self, mutable_accumulator: list[Any], element: Any) -> list[Any]:
+    def add_input(self, mutable_accumulator: list[object], element: object) -> list[object]:
         mutable_accumulator.append(element)
         # Sorting only every n-th time keeps the cost of an element small.
         return self.compact(mutable_accumulator) if len(mutable_accumulator) > 2 * self.n else mutable_accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+    def merge_accumulators(self, accumulators: Iterable[list[object]]) -> list[object]:
         return self.compact([element for held in accumulators for element in held])
 
-    def compact(self, accumulator: list[Any]) -> list[Any]:
+    def compact(self, accumulator: list[object]) -> list[object]:
         # Sorting is stable both ways, so equal elements stay in the order in which they came.
-        return sorted(accumulator, key=self.key, reverse=not self.reverse)[: self.n]
+        elements: list[Any] = accumulator
+        return sorted(elements, key=self.key, reverse=not self.reverse)[: self.n]
 
-    def extract_output(self, accumulator: list[Any]) -> list[Any]:
+    def extract_output(self, accumulator: list[object]) -> list[object]:
         return self.compact(accumulator)
 
     def default_label(self) -> str:
@@ -174,66 +175,66 @@ class Top(CombineFn[Any, list[Any], list[Any]]):
 class Largest(Top):
     """The `n` largest elements as a list, largest first."""
 
-    def __init__(self, n: int, key: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, n: int, key: Callable[..., object] | None = None) -> None:
         super().__init__(n, key)
 
 
 class Smallest(Top):
     """The `n` smallest elements as a list, smallest first."""
 
-    def __init__(self, n: int, key: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, n: int, key: Callable[..., object] | None = None) -> None:
         super().__init__(n, key, reverse=True)
 
 
 class ToList(FieldCombineFn[list[Any], list[Any]]):
     """All values as a list, in the order in which they came. It grows without bound."""
 
-    def create_accumulator(self) -> list[Any]:
+    def create_accumulator(self) -> list[object]:
         return []
 
-    def _add(self, accumulator: list[Any], value: Any) -> list[Any]:
+    def _add(self, accumulator: list[object], value: object) -> list[object]:
         accumulator.append(value)
         return accumulator
 
-    def add_inputs(self, mutable_accumulator: list[Any], elements: Iterable[Any]) -> list[Any]:
+    def add_inputs(self, mutable_accumulator: list[object], elements: Iterable[object]) -> list[object]:
         mutable_accumulator.extend(self._values(elements))
         return mutable_accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
+    def merge_accumulators(self, accumulators: Iterable[list[object]]) -> list[object]:
         return [value for held in accumulators for value in held]
 
-    def extract_output(self, accumulator: list[Any]) -> list[Any]:
+    def extract_output(self, accumulator: list[object]) -> list[object]:
         return list(accumulator)
 
 
 class ToSet(FieldCombineFn[set[Any], set[Any]]):
     """The distinct values as a set. It grows with their number."""
 
-    def create_accumulator(self) -> set[Any]:
+    def create_accumulator(self) -> set[object]:
         return set()
 
-    def _add(self, accumulator: set[Any], value: Any) -> set[Any]:
+    def _add(self, accumulator: set[object], value: object) -> set[object]:
         accumulator.add(value)
         return accumulator
 
-    def add_inputs(self, mutable_accumulator: set[Any], elements: Iterable[Any]) -> set[Any]:
+    def add_inputs(self, mutable_accumulator: set[object], elements: Iterable[object]) -> set[object]:
         mutable_accumulator.update(self._values(elements))
         return mutable_accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[set[Any]]) -> set[Any]:
+    def merge_accumulators(self, accumulators: Iterable[set[object]]) -> set[object]:
         return set().union(*accumulators)
 
-    def extract_output(self, accumulator: set[Any]) -> set[Any]:
+    def extract_output(self, accumulator: set[object]) -> set[object]:
         return set(accumulator)
 
 
 class ToDict(CombineFn[tuple[Any, Any], dict[Any, Any], dict[Any, Any]]):
     """The (key, value) pairs as a dict; the last value of a key holds. It grows with the number of keys."""
 
-    def create_accumulator(self) -> dict[Any, Any]:
+    def create_accumulator(self) -> dict[object, object]:
         return {}
 
-    def add_input(self, mutable_accumulator: dict[Any, Any], element: tuple[Any, Any]) -> dict[Any, Any]:
+    def add_input(self, mutable_accumulator: dict[object, object], element: tuple[object, object]) -> dict[object, object]:
         try:
             key, value = element
         except (TypeError, ValueError):
@@ -241,13 +242,13 @@ class ToDict(CombineFn[tuple[Any, Any], dict[Any, Any], dict[Any, Any]]):
         mutable_accumulator[key] = value
         return mutable_accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[dict[Any, Any]]) -> dict[Any, Any]:
-        merged: dict[Any, Any] = {}
+    def merge_accumulators(self, accumulators: Iterable[dict[object, object]]) -> dict[object, object]:
+        merged: dict[object, object] = {}
         for held in accumulators:
             merged.update(held)
         return merged
 
-    def extract_output(self, accumulator: dict[Any, Any]) -> dict[Any, Any]:
+    def extract_output(self, accumulator: dict[object, object]) -> dict[object, object]:
         return dict(accumulator)
 
 

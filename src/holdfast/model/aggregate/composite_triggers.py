@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from holdfast.errors import InvalidStep
 from holdfast.model.aggregate.triggers import Moment, Trigger, Wake, check_parts
 
 __all__ = ["AfterAll", "AfterAny", "AfterEach", "OrFinally"]
+
+States = tuple[tuple[object, bool], ...]
+"""For each trigger its state, and whether it has finished."""
 
 
 class _Several(Trigger):
@@ -23,35 +25,35 @@ class _Several(Trigger):
     def parts(self) -> Sequence[Trigger]:
         return self.triggers
 
-    def start(self) -> tuple[Any, ...]:
+    def start(self) -> States:
         return tuple((trigger.start(), False) for trigger in self.triggers)
 
-    def on_elements(self, state: tuple[Any, ...], count: int, at: Moment) -> tuple[Any, ...]:
+    def on_elements(self, state: States, count: int, at: Moment) -> States:
         return tuple(
             (inner, True) if done else (trigger.on_elements(inner, count, at), False)
             for trigger, (inner, done) in zip(self.triggers, state, strict=True)
         )
 
-    def merge(self, states: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    def merge(self, states: Sequence[States]) -> States:
         merged = []
         for trigger, parts in zip(self.triggers, zip(*states, strict=True), strict=True):
             open_states = [inner for inner, done in parts if not done]
             merged.append((trigger.merge(open_states), False) if open_states else parts[0])
         return tuple(merged)
 
-    def wake(self, state: tuple[Any, ...], at: Moment) -> Wake:
+    def wake(self, state: States, at: Moment) -> Wake:
         wake = Wake()
         for trigger, (inner, done) in zip(self.triggers, state, strict=True):
             if not done:
                 wake = wake.sooner(trigger.wake(inner, at))
         return wake
 
-    def _ready(self, state: tuple[Any, ...], at: Moment) -> list[bool]:
+    def _ready(self, state: States, at: Moment) -> list[bool]:
         return [
             not done and trigger.should_fire(inner, at) for trigger, (inner, done) in zip(self.triggers, state, strict=True)
         ]
 
-    def _fired(self, state: tuple[Any, ...], at: Moment) -> tuple[Any, ...]:
+    def _fired(self, state: States, at: Moment) -> States:
         """Fires those that are ready."""
         ready = self._ready(state, at)
         return tuple(
@@ -59,7 +61,7 @@ class _Several(Trigger):
             for trigger, (inner, done), is_ready in zip(self.triggers, state, ready, strict=True)
         )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {"id": type(self).__name__, "triggers": [trigger.describe() for trigger in self.triggers]}
 
     def __repr__(self) -> str:
@@ -69,10 +71,10 @@ class _Several(Trigger):
 class AfterAny(_Several):
     """Once any of the triggers fires."""
 
-    def should_fire(self, state: tuple[Any, ...], at: Moment) -> bool:
+    def should_fire(self, state: States, at: Moment) -> bool:
         return any(self._ready(state, at))
 
-    def on_fire(self, state: tuple[Any, ...], at: Moment) -> tuple[Any, bool]:
+    def on_fire(self, state: States, at: Moment) -> tuple[States, bool]:
         fired = self._fired(state, at)
         return fired, True
 
@@ -83,10 +85,10 @@ class AfterAny(_Several):
 class AfterAll(_Several):
     """Once all of the triggers would fire."""
 
-    def should_fire(self, state: tuple[Any, ...], at: Moment) -> bool:
+    def should_fire(self, state: States, at: Moment) -> bool:
         return all(self._ready(state, at))
 
-    def on_fire(self, state: tuple[Any, ...], at: Moment) -> tuple[Any, bool]:
+    def on_fire(self, state: States, at: Moment) -> tuple[States, bool]:
         return self._fired(state, at), True
 
     def finishes(self, allowed_lateness: int) -> str | None:
@@ -96,27 +98,27 @@ class AfterAll(_Several):
 class AfterEach(_Several):
     """One trigger after the other: the next begins when one has finished."""
 
-    def _present(self, state: tuple[Any, ...]) -> int:
+    def _present(self, state: States) -> int:
         return next((place for place, (_, done) in enumerate(state) if not done), len(state) - 1)
 
-    def on_elements(self, state: tuple[Any, ...], count: int, at: Moment) -> tuple[Any, ...]:
+    def on_elements(self, state: States, count: int, at: Moment) -> States:
         return self._changed(state, lambda trigger, inner: (trigger.on_elements(inner, count, at), False))
 
-    def should_fire(self, state: tuple[Any, ...], at: Moment) -> bool:
+    def should_fire(self, state: States, at: Moment) -> bool:
         place = self._present(state)
         inner, done = state[place]
         return not done and self.triggers[place].should_fire(inner, at)
 
-    def on_fire(self, state: tuple[Any, ...], at: Moment) -> tuple[Any, bool]:
+    def on_fire(self, state: States, at: Moment) -> tuple[States, bool]:
         state = self._changed(state, lambda trigger, inner: trigger.on_fire(inner, at))
         return state, all(done for _, done in state)
 
-    def wake(self, state: tuple[Any, ...], at: Moment) -> Wake:
+    def wake(self, state: States, at: Moment) -> Wake:
         place = self._present(state)
         inner, done = state[place]
         return Wake() if done else self.triggers[place].wake(inner, at)
 
-    def _changed(self, state: tuple[Any, ...], change: Any) -> tuple[Any, ...]:
+    def _changed(self, state: States, change: Callable[[Trigger, object], tuple[object, bool]]) -> States:
         place = self._present(state)
         inner, done = state[place]
         return state if done else (*state[:place], change(self.triggers[place], inner), *state[place + 1 :])
@@ -132,10 +134,10 @@ class OrFinally(_Several):
     def __init__(self, body: Trigger, exit_trigger: Trigger) -> None:
         super().__init__(body, exit_trigger)
 
-    def should_fire(self, state: tuple[Any, ...], at: Moment) -> bool:
+    def should_fire(self, state: States, at: Moment) -> bool:
         return any(self._ready(state, at))
 
-    def on_fire(self, state: tuple[Any, ...], at: Moment) -> tuple[Any, bool]:
+    def on_fire(self, state: States, at: Moment) -> tuple[States, bool]:
         leaves = self._ready(state, at)[1]
         state = self._fired(state, at)
         return state, leaves or state[0][1]

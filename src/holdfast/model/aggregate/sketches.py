@@ -37,7 +37,7 @@ class ApproximateDistinct(FieldCombineFn[bytes, int]):
     def _add(self, accumulator: bytes, value: Any) -> bytes:
         return self._updated(accumulator, [value])
 
-    def add_inputs(self, mutable_accumulator: bytes, elements: Iterable[Any]) -> bytes:
+    def add_inputs(self, mutable_accumulator: bytes, elements: Iterable[object]) -> bytes:
         values = list(self._values(elements))
         return self._updated(mutable_accumulator, values) if values else mutable_accumulator
 

@@ -103,7 +103,7 @@ class Trigger(abc.ABC):
     def uses_processing_time(self) -> bool:
         return any(part.uses_processing_time() for part in self.parts())
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """For a manifest: the states of one trigger mean nothing to another."""
         return {"id": type(self).__name__}
 
@@ -143,7 +143,7 @@ class AfterCount(Trigger):
     def finishes(self, allowed_lateness: int) -> str | None:
         return f"{self!r} fires once"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {"id": "AfterCount", "count": self.count}
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ class AfterProcessingTime(Trigger):
     def finishes(self, allowed_lateness: int) -> str | None:
         return f"{self!r} fires once"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {"id": "AfterProcessingTime", "delay_micros": self.delay.micros}
 
     def __repr__(self) -> str:
@@ -203,13 +203,13 @@ class AfterWatermark(Trigger):
     def parts(self) -> Sequence[Trigger]:
         return [part for part in (self.early, self.late) if part is not None]
 
-    def start(self) -> tuple[bool, Any]:
+    def start(self) -> tuple[bool, object]:
         return False, self.early.start() if self.early else None
 
     def _part(self, passed: bool) -> Trigger | None:
         return self.late if passed else self.early
 
-    def on_elements(self, state: tuple[bool, Any], count: int, at: Moment) -> tuple[bool, Any]:
+    def on_elements(self, state: tuple[bool, object], count: int, at: Moment) -> tuple[bool, object]:
         passed, inner = state
         if passed and at.watermark < at.end:
             # The window has grown beyond the watermark, which is still to pass it.
@@ -217,14 +217,14 @@ class AfterWatermark(Trigger):
         part = self._part(passed)
         return passed, part.on_elements(inner, count, at) if part else None
 
-    def should_fire(self, state: tuple[bool, Any], at: Moment) -> bool:
+    def should_fire(self, state: tuple[bool, object], at: Moment) -> bool:
         passed, inner = state
         if not passed and at.watermark >= at.end:
             return True
         part = self._part(passed)
         return part is not None and part.should_fire(inner, at)
 
-    def on_fire(self, state: tuple[bool, Any], at: Moment) -> tuple[tuple[bool, Any], bool]:
+    def on_fire(self, state: tuple[bool, object], at: Moment) -> tuple[tuple[bool, object], bool]:
         passed, inner = state
         if not passed and at.watermark >= at.end:
             return (True, self.late.start() if self.late else None), self.late is None
@@ -233,14 +233,14 @@ class AfterWatermark(Trigger):
         inner, finished = part.on_fire(inner, at)
         return (passed, part.start() if finished else inner), False
 
-    def merge(self, states: Sequence[tuple[bool, Any]]) -> tuple[bool, Any]:
+    def merge(self, states: Sequence[tuple[bool, object]]) -> tuple[bool, object]:
         # A window that grew has a later end, so that the watermark has passed it only if it has passed all of them.
         passed = all(passed for passed, _ in states)
         part = self._part(passed)
         alike = [inner for other, inner in states if other == passed]
         return passed, part.merge(alike) if part else None
 
-    def wake(self, state: tuple[bool, Any], at: Moment) -> Wake:
+    def wake(self, state: tuple[bool, object], at: Moment) -> Wake:
         passed, inner = state
         part = self._part(passed)
         wake = part.wake(inner, at) if part else Wake()
@@ -251,7 +251,7 @@ class AfterWatermark(Trigger):
             return f"{self!r} gives nothing for elements that come within the allowed lateness; say late=AfterCount(1)"
         return None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {"id": "AfterWatermark", "early": _described(self.early), "late": _described(self.late)}
 
     def __repr__(self) -> str:
@@ -279,29 +279,29 @@ class Repeatedly(Trigger):
     def parts(self) -> Sequence[Trigger]:
         return (self.underlying,)
 
-    def start(self) -> Any:
+    def start(self) -> object:
         return self.underlying.start()
 
-    def on_elements(self, state: Any, count: int, at: Moment) -> Any:
+    def on_elements(self, state: object, count: int, at: Moment) -> object:
         return self.underlying.on_elements(state, count, at)
 
-    def should_fire(self, state: Any, at: Moment) -> bool:
+    def should_fire(self, state: object, at: Moment) -> bool:
         return self.underlying.should_fire(state, at)
 
-    def on_fire(self, state: Any, at: Moment) -> tuple[Any, bool]:
+    def on_fire(self, state: object, at: Moment) -> tuple[object, bool]:
         state, finished = self.underlying.on_fire(state, at)
         return (self.underlying.start() if finished else state), False
 
-    def merge(self, states: Sequence[Any]) -> Any:
+    def merge(self, states: Sequence[object]) -> object:
         return self.underlying.merge(states)
 
-    def wake(self, state: Any, at: Moment) -> Wake:
+    def wake(self, state: object, at: Moment) -> Wake:
         return self.underlying.wake(state, at)
 
     def finishes(self, allowed_lateness: int) -> str | None:
         return None
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {"id": "Repeatedly", "underlying": self.underlying.describe()}
 
     def __repr__(self) -> str:

@@ -105,7 +105,7 @@ class Coder(ABC, Generic[T]):
                 todo="Give it only what freeze() or decode_block() of this coder returned.",
             ) from error
 
-    def decode_block(self, block: bytes) -> list[Any]:
+    def decode_block(self, block: bytes) -> list[object]:
         """The stored values of a block. Raises a CoderError, and nothing else, on a damaged one."""
         try:
             if not block:

@@ -70,7 +70,7 @@ class DoFn:
             todo="define process(self, element, ...) in the class",
         )
 
-    def finish_bundle(self) -> Iterable[Any] | None:
+    def finish_bundle(self) -> Iterable[object] | None:
         """Called after the last call of a bundle. May yield `WindowedValue`, or `TaggedOutput` of one."""
         return None
 
@@ -89,7 +89,7 @@ class DoFn:
         """What is wrong with the arguments that it was made with, in sentences; told with all else when it is built."""
         return ()
 
-    def state_parameters(self) -> Mapping[str, Any]:
+    def state_parameters(self) -> Mapping[str, object]:
         """Arguments that it was made with and that its stored state depends on, as plain JSON values.
 
         They are stored with the state. Code that gives others is refused to go on from it.
@@ -119,14 +119,14 @@ class TaggedOutput:
 
     __slots__ = ("tag", "value")
 
-    def __init__(self, tag: str, value: Any) -> None:
+    def __init__(self, tag: str, value: object) -> None:
         if not isinstance(tag, str):
             raise OutputError(
                 f"The tag of a TaggedOutput is a string, not {tag!r}.",
                 todo="write TaggedOutput('name', value)",
             )
         self.tag = tag
-        self.value = value
+        self.value: Any = value
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TaggedOutput):

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from types import GeneratorType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from holdfast.errors import GroupStateError, OutputError
 from holdfast.model.coders import Coder
@@ -34,6 +34,8 @@ GroupTimeout = Literal["none", "processing_time", "event_time", "NoTimeout", "Pr
 """How a group times out; the last three are the values of Spark's `GroupStateTimeout`."""
 
 _MILLI = 1000
+S = TypeVar("S")
+
 _UNREAD: Any = object()
 _TIMEOUTS = {
     None: None,
@@ -48,7 +50,7 @@ _TIMEOUTS = {
 _NAMES = {TimeDomain.REAL_TIME: "processing_time", TimeDomain.WATERMARK: "event_time"}
 
 
-class GroupState:
+class GroupState(Generic[S]):
     """The state of the key of the present call, with Spark's names. Do not keep it beyond the call.
 
     Numbers are milliseconds, as Spark has them. A timeout is set anew in each call, or there is none afterwards.
@@ -57,7 +59,7 @@ class GroupState:
     __slots__ = ("_cell", "_clocks", "_domain", "_kept", "_timed_out", "_timer")
 
     def __init__(
-        self, cell: ValueState[Any], timer: Timer | None, domain: TimeDomain | None, clocks: BundleClocks, timed_out: bool
+        self, cell: ValueState[S], timer: Timer | None, domain: TimeDomain | None, clocks: BundleClocks, timed_out: bool
     ) -> None:
         self._cell = cell
         self._timer = timer
@@ -65,7 +67,7 @@ class GroupState:
         self._clocks = clocks
         self._timed_out = timed_out
         # What `exists` has read, for the `get` that mostly follows: a value is decoded once.
-        self._kept = _UNREAD
+        self._kept: S | None = _UNREAD
 
     @property
     def exists(self) -> bool:
@@ -74,7 +76,7 @@ class GroupState:
         return self._kept is not None
 
     @property
-    def get(self) -> Any:
+    def get(self) -> S:
         """The value; an error if there is none. Changing it in place changes nothing until it is given to `update`."""
         value = self._read()
         if value is None:
@@ -85,11 +87,11 @@ class GroupState:
         return value
 
     @property
-    def getOption(self) -> Any:
+    def getOption(self) -> S | None:
         """The value, or None if there is none."""
         return self._read()
 
-    def update(self, newValue: Any) -> None:
+    def update(self, newValue: S) -> None:
         """Replaces the value."""
         if newValue is None:
             raise GroupStateError(
@@ -156,7 +158,7 @@ class GroupState:
         """The same as `getCurrentWatermarkMs`."""
         return self.getCurrentWatermarkMs()
 
-    def _read(self) -> Any:
+    def _read(self) -> S | None:
         kept, self._kept = self._kept, _UNREAD
         return self._cell.read() if kept is _UNREAD else kept
 
@@ -213,14 +215,14 @@ class _GroupsWithState(GroupedDoFn):
 
     def __init__(
         self,
-        fn: Callable[[Any, list[Any], GroupState], Any],
+        fn: Callable[[Any, list[Any], GroupState[Any]], object],
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder[Any] | None = None,
+        state_coder: Coder[S] | None = None,
     ) -> None:
-        self._fn = fn
+        self._fn: Callable[..., object] = fn
         self._problems = [*_function_problems(fn, self.method), *_timeout_problems(timeout)]
-        spec = ValueStateSpec("state", state_coder)
+        spec: ValueStateSpec[S] = ValueStateSpec("state") if state_coder is None else ValueStateSpec("state", state_coder)
         domain = None if self._problems else _TIMEOUTS[timeout]
         base = type(self)
         self.__class__ = _without_timeout(base, spec) if domain is None else _with_timeout(base, spec, domain)
@@ -237,7 +239,7 @@ class _GroupsWithState(GroupedDoFn):
         name = str(getattr(_inner(self._fn), "__name__", ""))
         return name if name.isidentifier() else self.method
 
-    def _rows(self, key: Any, values: list[Any], state: GroupState) -> Iterable[Any] | None:
+    def _rows(self, key: Any, values: list[Any], state: GroupState[Any]) -> Iterable[Any] | None:
         """Calls the function, and gives its rows."""
         raise NotImplementedError
 
@@ -330,7 +332,7 @@ class FlatMapGroupsWithState(_GroupsWithState):
 
     method = "flat_map_groups_with_state"
 
-    def _rows(self, key: Any, values: list[Any], state: GroupState) -> Iterable[Any] | None:
+    def _rows(self, key: Any, values: list[Any], state: GroupState[Any]) -> Iterable[Any] | None:
         rows: Any = self._fn(key, values, state)
         if rows is None or type(rows) is GeneratorType:
             return rows
@@ -349,7 +351,7 @@ class MapGroupsWithState(_GroupsWithState):
 
     method = "map_groups_with_state"
 
-    def _rows(self, key: Any, values: list[Any], state: GroupState) -> Iterable[Any] | None:
+    def _rows(self, key: Any, values: list[Any], state: GroupState[Any]) -> Iterable[Any] | None:
         row: Any = self._fn(key, values, state)
         if row is None or isinstance(row, Iterator):
             gave = "no row" if row is None else "an iterator"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, InvalidStep
 from holdfast.model.aggregate.combine import CombineFn
@@ -33,6 +33,8 @@ from holdfast.model.time.timers import TimeDomain, TimerSpec
 
 __all__ = ["CombinePerKey", "GroupByKey", "Grouping", "build", "build_grouping"]
 
+T = TypeVar("T")
+
 PANES = "panes"
 """The cell of what is known of each window, beside those of the columns."""
 
@@ -54,13 +56,13 @@ class GroupByKey:
 
     default_name = "GroupByKey"
 
-    def __init__(self, coder: Coder[Any] | None = None) -> None:
-        self.coder = coder or default_coder()
+    def __init__(self, coder: Coder[T] | None = None) -> None:
+        self.coder: Coder[Any] = coder or default_coder()
 
     def columns(self) -> tuple[list[Column], list[str]]:
         return [Column("values", None, self.coder)], []
 
-    def shaped(self, results: tuple[Any, ...]) -> Any:
+    def shaped(self, results: tuple[object, ...]) -> object:
         return results[0]
 
 
@@ -92,7 +94,7 @@ class CombinePerKey:
                 made.append(Column(name, spec.combine_fn, spec.coder))
         return made, problems
 
-    def shaped(self, results: tuple[Any, ...]) -> Any:
+    def shaped(self, results: tuple[object, ...]) -> object:
         """The results as a test sees them: bare if there is one, else by name."""
         if self.is_single:
             return results[0]

@@ -16,10 +16,10 @@ from typing import Any, Literal, NamedTuple
 
 from holdfast.errors import HoldfastError, InputError
 from holdfast.model.coders import BooleanCoder
-from holdfast.model.functions.dofn import DoFn, GroupedDoFn
+from holdfast.model.functions.dofn import DoFn, Grouped, GroupedDoFn
 from holdfast.model.present import current_clocks
-from holdfast.model.state.specs import OrderedListState, OrderedListStateSpec, ValueStateSpec
-from holdfast.model.time.timers import TimeDomain, TimerSpec, on_timer
+from holdfast.model.state.specs import OrderedListState, OrderedListStateSpec, ValueState, ValueStateSpec
+from holdfast.model.time.timers import TimeDomain, Timer, TimerSpec, on_timer
 from holdfast.model.time.timestamps import MIN_TIMESTAMP, Duration, Timestamp
 from holdfast.model.time.units import MAX_MICROS, MIN_MICROS, SECOND
 
@@ -80,20 +80,20 @@ class IntervalJoin(GroupedDoFn):
     def declaration_problems(self) -> list[str]:
         return self._problems
 
-    def state_parameters(self) -> dict[str, Any]:
+    def state_parameters(self) -> dict[str, object]:
         how = {(): "inner", ("left",): "left", ("right",): "right"}.get(tuple(self._outer), "outer")
         return {"how": how, "within_micros": [self._lower, self._upper]}
 
     def process(
         self,
-        element: Any,
-        left: Any = DoFn.StateParam(LEFT),
-        right: Any = DoFn.StateParam(RIGHT),
-        left_alone: Any = DoFn.StateParam(LEFT_ALONE),
-        right_alone: Any = DoFn.StateParam(RIGHT_ALONE),
-        horizon: Any = DoFn.StateParam(HORIZON),
-        due: Any = DoFn.TimerParam(DUE),
-    ) -> list[Any]:
+        element: tuple[object, Grouped],
+        left: OrderedListState[object] = DoFn.StateParam(LEFT),
+        right: OrderedListState[object] = DoFn.StateParam(RIGHT),
+        left_alone: OrderedListState[bool] = DoFn.StateParam(LEFT_ALONE),
+        right_alone: OrderedListState[bool] = DoFn.StateParam(RIGHT_ALONE),
+        horizon: ValueState[tuple[int, ...]] = DoFn.StateParam(HORIZON),
+        due: Timer = DoFn.TimerParam(DUE),
+    ) -> list[object]:
         key, group = element
         sides = self._sides(left, right, left_alone, right_alone)
         wake, *last = horizon.read() or (MAX_MICROS, MIN_MICROS, MIN_MICROS)
@@ -121,21 +121,21 @@ class IntervalJoin(GroupedDoFn):
     @on_timer(DUE)
     def on_due(
         self,
-        key: Any = DoFn.KeyParam,
-        left: Any = DoFn.StateParam(LEFT),
-        right: Any = DoFn.StateParam(RIGHT),
-        left_alone: Any = DoFn.StateParam(LEFT_ALONE),
-        right_alone: Any = DoFn.StateParam(RIGHT_ALONE),
-        horizon: Any = DoFn.StateParam(HORIZON),
-        due: Any = DoFn.TimerParam(DUE),
-    ) -> list[Any]:
+        key: object = DoFn.KeyParam,
+        left: OrderedListState[object] = DoFn.StateParam(LEFT),
+        right: OrderedListState[object] = DoFn.StateParam(RIGHT),
+        left_alone: OrderedListState[bool] = DoFn.StateParam(LEFT_ALONE),
+        right_alone: OrderedListState[bool] = DoFn.StateParam(RIGHT_ALONE),
+        horizon: ValueState[tuple[int, ...]] = DoFn.StateParam(HORIZON),
+        due: Timer = DoFn.TimerParam(DUE),
+    ) -> list[object]:
         clocks = current_clocks()
         assert clocks is not None, "a timer fires within a bundle"
         sides = self._sides(left, right, left_alone, right_alone)
         # All that the watermark has passed at once, however many times lie between.
         watermark = MAX_MICROS if clocks.final else clocks.watermark
         found = self._expire(key, sides, watermark)
-        known = _Horizon(*horizon.read())
+        known = _Horizon(*horizon.read())  # type: ignore[misc]  # a timer that is set has a horizon
         wakes = [
             first + side.on + 1
             for side, last in zip(sides, (known.last_left, known.last_right), strict=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, InputError, InvalidStep
 from holdfast.model.time.timestamps import Duration
 
 __all__ = ["AsDict", "AsIter", "AsList", "AsSingleton", "SideInput"]
+
+T = TypeVar("T")
 
 
 class SideInput:
@@ -19,7 +21,7 @@ class SideInput:
     was made of, so one of files that are replaced must be made anew each time, by a function.
     """
 
-    def __init__(self, source: Any, *, refresh: Duration | int | float | str | None = None) -> None:
+    def __init__(self, source: object, *, refresh: Duration | int | float | str | None = None) -> None:
         problems = [*streaming_problem(source, type(self).__name__)]
         try:
             self.refresh = None if refresh is None else Duration.of(refresh)
@@ -29,9 +31,9 @@ class SideInput:
             problems.append(f"refresh is not a duration: {refused}")
         if problems:
             raise InvalidStep.of(type(self).__name__, problems)
-        self.source = source
+        self.source: Any = source
 
-    def view(self, items: Iterable[Any]) -> Any:
+    def view(self, items: Iterable[T]) -> object:
         """What the function is given, of the source's items."""
         raise NotImplementedError
 
@@ -53,7 +55,7 @@ def streaming_problem(source: Any, what: str) -> Iterator[str]:
 class AsList(SideInput):
     """All items, as a list."""
 
-    def view(self, items: Iterable[Any]) -> list[Any]:
+    def view(self, items: Iterable[T]) -> list[T]:
         return list(items)
 
 
@@ -64,10 +66,11 @@ class AsIter(AsList):
 class AsDict(SideInput):
     """Pairs, as a dict; of equal keys the last wins."""
 
-    def view(self, items: Iterable[Any]) -> dict[Any, Any]:
+    def view(self, items: Iterable[object]) -> dict[object, object]:
         if isinstance(items, Mapping):
             return dict(items)
         result = {}
+        item: Any
         for item in items:
             try:
                 key, value = item
@@ -83,7 +86,7 @@ class AsDict(SideInput):
 class AsSingleton(SideInput):
     """The one item of the source."""
 
-    def view(self, items: Iterable[Any]) -> Any:
+    def view(self, items: Iterable[T]) -> T:
         found = list(items)
         if len(found) != 1:
             raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from holdfast.errors import InvalidStep
 
@@ -46,7 +46,7 @@ class Limits:
         return self.policy == "over_limit"
 
     @staticmethod
-    def problems(given: Any) -> Iterator[str]:
+    def problems(given: object) -> Iterator[str]:
         """What is wrong with what was given as limits, in sentences."""
         if given is not None and not isinstance(given, Limits):
             what = "the class Limits" if given is Limits else repr(given)

@@ -215,7 +215,7 @@ class StateSpec(Generic[LiveT]):
     def __init__(
         self,
         name: str,
-        coder: Coder[Any] | None = None,
+        coder: Coder[T] | None = None,
         *,
         ttl: Ttl | Duration | int | float | str | None = None,
         was: str | None = None,
@@ -390,15 +390,15 @@ class CombiningStateSpec(StateSpec[CombiningState[InputT, OutputT]]):
 
     @overload
     def __init__(
-        self, name: str, coder: CombineFn[InputT, Any, OutputT], combine_fn: None = None, **options: Unpack[CellOptions]
+        self, name: str, coder: CombineFn[InputT, T, OutputT], combine_fn: None = None, **options: Unpack[CellOptions]
     ) -> None: ...
 
     @overload
     def __init__(
         self,
         name: str,
-        coder: Coder[Any] | None = None,
-        combine_fn: CombineFn[InputT, Any, OutputT] = ...,
+        coder: Coder[T] | None = None,
+        combine_fn: CombineFn[InputT, T, OutputT] = ...,
         **options: Unpack[CellOptions],
     ) -> None: ...
 
@@ -414,8 +414,8 @@ class CombiningStateSpec(StateSpec[CombiningState[InputT, OutputT]]):
     def __init__(
         self,
         name: str,
-        coder: Coder[Any] | CombineFn[InputT, Any, OutputT] | Callable[..., object] | None = None,
-        combine_fn: CombineFn[InputT, Any, OutputT] | Callable[..., object] | None = None,
+        coder: Coder[T] | CombineFn[InputT, T, OutputT] | Callable[..., object] | None = None,
+        combine_fn: CombineFn[InputT, T, OutputT] | Callable[..., object] | None = None,
         **options: Unpack[CellOptions],
     ) -> None:
         if combine_fn is None and not isinstance(coder, Coder):

@@ -67,7 +67,7 @@ class TimerSpec:
                 "use TimeDomain.WATERMARK or TimeDomain.REAL_TIME."
             )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """What a manifest records of this timer."""
         return {"name": self.name, "time_domain": self.time_domain.value}
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Protocol
 
 from holdfast.model.time.timestamps import Duration, Timestamp
 from holdfast.model.windows.bounded import BoundedWindow
 from holdfast.model.windows.codec import window_from_bytes, window_to_bytes
 
 __all__ = ["NonMergingWindowFn", "WindowFn"]
+
+
+class WindowCoder(Protocol):
+    """How windows of a user's own become bytes and come back."""
+
+    def encode(self, window: Any, /) -> bytes: ...
+
+    def decode(self, data: bytes, /) -> BoundedWindow: ...
 
 
 class WindowFn:
@@ -54,7 +62,7 @@ class WindowFn:
     def is_merging(self) -> bool:
         return True
 
-    def get_window_coder(self) -> Any:
+    def get_window_coder(self) -> WindowCoder | None:
         """An object with `encode(window)` and `decode(data)`; None if all are interval windows or global."""
         return None
 
@@ -64,9 +72,9 @@ class WindowFn:
 
     def decode_window(self, data: bytes) -> BoundedWindow:
         coder = self.get_window_coder()
-        return window_from_bytes(data) if coder is None else cast(BoundedWindow, coder.decode(data))
+        return window_from_bytes(data) if coder is None else coder.decode(data)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """What is stored beside the state to tell whether its windows are still the same; fit for JSON.
 
         Of a user's own function these are its class, its version and those public attributes that are plain

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any, cast
+from typing import cast
 
 import numpy
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class GlobalWindows(NonMergingWindowFn):
     def assign(self, assign_context: WindowFn.AssignContext) -> list[BoundedWindow]:
         return [GlobalWindow()]
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return _own_description(self, "GlobalWindows")
 
 
@@ -82,7 +82,7 @@ class FixedWindows(NonMergingWindowFn):
         _check_block(self, micros)
         return numpy.arange(len(micros)), micros - _since_start(micros, self.size.micros, self.offset.micros)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return _own_description(self, "FixedWindows", size_micros=self.size.micros, offset_micros=self.offset.micros)
 
 
@@ -121,7 +121,7 @@ class SlidingWindows(NonMergingWindowFn):
         steps_back = numpy.arange(len(index)) - numpy.repeat(numpy.cumsum(counts) - counts, counts)
         return index, (micros - since)[index] - steps_back * period
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return _own_description(
             self,
             "SlidingWindows",
@@ -157,7 +157,7 @@ class Sessions(WindowFn):
             overlapping.append(window)
         _merge_session(merge_context, overlapping, end)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return _own_description(self, "Sessions", gap_micros=self.gap_size.micros)
 
 
@@ -196,7 +196,7 @@ def _since_start(micros: Micros, period: int, offset: int) -> Micros:
     return (micros % period - offset) % period
 
 
-def _own_description(window_fn: WindowFn, name: str, **parameters: int) -> dict[str, Any]:
+def _own_description(window_fn: WindowFn, name: str, **parameters: int) -> dict[str, object]:
     """A user's subclass of one of ours has other windows, so it goes by its own class and version."""
     own = type(window_fn).__module__ == __name__
     name = f"holdfast.{name}" if own else f"{type(window_fn).__module__}.{type(window_fn).__qualname__}"

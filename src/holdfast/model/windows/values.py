@@ -45,8 +45,8 @@ class TimestampedValue:
 
     __slots__ = ("timestamp", "value")
 
-    def __init__(self, value: Any, timestamp: Timestamp | float) -> None:
-        self.value = value
+    def __init__(self, value: object, timestamp: Timestamp | float) -> None:
+        self.value: Any = value
         self.timestamp = Timestamp.of(timestamp)
 
     def __eq__(self, other: object) -> bool:
@@ -68,17 +68,17 @@ class WindowedValue:
 
     def __init__(
         self,
-        value: Any,
+        value: object,
         timestamp: Timestamp | float,
         windows: Iterable[BoundedWindow],
         pane_info: PaneInfo = PANE_INFO_UNKNOWN,
     ) -> None:
-        self.value = value
+        self.value: Any = value
         self.timestamp = Timestamp.of(timestamp)
         self.windows = tuple(windows)
         self.pane_info = pane_info
 
-    def with_value(self, value: Any) -> WindowedValue:
+    def with_value(self, value: object) -> WindowedValue:
         """Another value at the same time, in the same windows and pane."""
         return WindowedValue(value, self.timestamp, self.windows, self.pane_info)
 

@@ -17,7 +17,6 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -107,7 +106,7 @@ class Advice:
     """None if no micro-batch could be timed."""
     recommendations: list[Recommendation]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 

@@ -63,7 +63,7 @@ class Overview:
     checkpoint: str
     job: str | None
     query_id: str
-    used_by: dict[str, Any] | None
+    used_by: dict[str, object] | None
     """Who has the lock: owner, host, process, since, last sign of life."""
     batch: int | None
     """The micro-batch that offsets and watermark are of: the one that was asked for, or the last that is committed."""
@@ -86,7 +86,7 @@ class Overview:
     sizes: dict[str, int]
     """Bytes, by kind."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 
@@ -133,7 +133,7 @@ def _choose(opened: Checkpoint, batch: int | None, planned: list[int], committed
     return batch
 
 
-def _holder(info: LockInfo | None) -> dict[str, Any] | None:
+def _holder(info: LockInfo | None) -> dict[str, object] | None:
     if info is None:
         return None
     return {

@@ -293,11 +293,11 @@ class KeyedStream:
     @overload
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState], Iterable[R] | None],
+        fn: Callable[[Any, list[Any], GroupState[Any]], Iterable[R] | None],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder[Any] | None = None,
+        state_coder: Coder[S] | None = None,
         outputs: None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame: ...
@@ -305,22 +305,22 @@ class KeyedStream:
     @overload
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState], Iterable[R] | None],
+        fn: Callable[[Any, list[Any], GroupState[Any]], Iterable[R] | None],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder[Any] | None = None,
+        state_coder: Coder[S] | None = None,
         outputs: TagSchemas,
         **options: Unpack[DoFnOptions],
     ) -> Outputs: ...
 
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState], Iterable[R] | None],
+        fn: Callable[[Any, list[Any], GroupState[Any]], Iterable[R] | None],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder[Any] | None = None,
+        state_coder: Coder[S] | None = None,
         outputs: TagSchemas | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame | Outputs:
@@ -333,11 +333,11 @@ class KeyedStream:
 
     def map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState], R],
+        fn: Callable[[Any, list[Any], GroupState[Any]], R],
         output: Schema | None = None,
         *,
         timeout: GroupTimeout | None = None,
-        state_coder: Coder[Any] | None = None,
+        state_coder: Coder[S] | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame:
         """The same for a function that returns exactly one row."""
