@@ -20,6 +20,10 @@ def without(monkeypatch):
     def take(*names):
         for name in names:
             monkeypatch.setitem(sys.modules, name, None)
+        # Tools that look at a module from outside, such as those that build its pages, may have put looked-up names into it.
+        for module, looked_up in ((hf, hf._ON_SPARK), (ops, ops._HOMES)):
+            for name in looked_up:
+                monkeypatch.delitem(vars(module), name, raising=False)
 
     return take
 
