@@ -1,6 +1,7 @@
 """`holdfast`: the commands, and what becomes of errors.
 
-Exit codes: 0 done, 1 it could not be done (a sentence says why, and nothing was altered), 2 the command line is wrong.
+Exit codes: 0 done, 1 it could not be done (a sentence says why), 2 the command line is wrong. A command that fails alters
+nothing, except that a `stop` which ran out of time leaves its request.
 """
 
 from __future__ import annotations

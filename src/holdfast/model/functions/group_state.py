@@ -8,8 +8,6 @@ It is the shape of Spark's `flatMapGroupsWithState`, on one value cell and one t
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from types import GeneratorType
@@ -17,8 +15,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from holdfast.errors import GroupStateError, OutputError
 from holdfast.model.coders import Coder
-from holdfast.model.foreign import foreign_problem
 from holdfast.model.functions.dofn import DoFn, Grouped, GroupedDoFn
+from holdfast.model.functions.plain_functions import call_problems, label_of, module_of
 from holdfast.model.metrics import Metrics
 from holdfast.model.present import BundleClocks, current_clocks
 from holdfast.model.state.specs import ValueState, ValueStateSpec
@@ -221,7 +219,7 @@ class _GroupsWithState(GroupedDoFn):
         state_coder: Coder[S] | None = None,
     ) -> None:
         self._fn: Callable[..., object] = fn
-        self._problems = [*_function_problems(fn, self.method), *_timeout_problems(timeout)]
+        self._problems = [*call_problems(fn, self.method, ("key", "values", "state")), *_timeout_problems(timeout)]
         spec: ValueStateSpec[S] = ValueStateSpec("state") if state_coder is None else ValueStateSpec("state", state_coder)
         domain = None if self._problems else _TIMEOUTS[timeout]
         base = type(self)
@@ -233,11 +231,10 @@ class _GroupsWithState(GroupedDoFn):
 
     @property
     def code_modules(self) -> list[str]:
-        return [str(_inner(self._fn).__module__)]
+        return [module_of(self._fn)]
 
     def default_label(self) -> str:
-        name = str(getattr(_inner(self._fn), "__name__", ""))
-        return name if name.isidentifier() else self.method
+        return label_of(self._fn, self.method)
 
     def _rows(self, key: Any, values: list[Any], state: GroupState[Any]) -> Iterable[Any] | None:
         """Calls the function, and gives its rows."""
@@ -292,30 +289,6 @@ def _on_time(group: Grouped, watermark: int) -> list[Any]:
     kept = [value for value, time in zip(*group, strict=True) if time >= watermark]
     Metrics.counter("group_state", "late").inc(len(group.values) - len(kept))
     return kept
-
-
-def _inner(fn: Any) -> Any:
-    """The function in a `functools.partial`."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return fn
-
-
-def _function_problems(fn: Any, method: str) -> Iterator[str]:
-    foreign = foreign_problem(fn)
-    if foreign is not None:
-        yield f"{method} takes a function of (key, values, state): {foreign}"
-        return
-    if not callable(fn):
-        yield f"{method} was given {fn!r}; give a function of (key, values, state)."
-        return
-    try:
-        inspect.signature(fn).bind("key", [], "state")
-    except TypeError as error:
-        name = getattr(fn, "__name__", repr(fn))
-        yield f"{name} cannot be called with (key, values, state): {error}. Give it these three parameters."
-    except ValueError:
-        pass  # a function that does not tell its parameters
 
 
 def _timeout_problems(timeout: Any) -> Iterator[str]:

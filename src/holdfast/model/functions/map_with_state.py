@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, OutputError
 from holdfast.model.coders import Coder
-from holdfast.model.foreign import foreign_problem
 from holdfast.model.functions.dofn import DoFn
 from holdfast.model.functions.options import DurationLike
+from holdfast.model.functions.plain_functions import call_problems, label_of, module_of
 from holdfast.model.state.specs import ValueStateSpec
 from holdfast.model.state.ttl import Ttl
 
@@ -36,7 +34,7 @@ class MapWithState(DoFn):
         state_coder: Coder[S] | None = None,
     ) -> None:
         self._fn = fn
-        self._problems = [*_function_problems(fn)]
+        self._problems = [*call_problems(fn, "map_with_state", ("state", "value"))]
         try:
             life = ttl if ttl is None or isinstance(ttl, Ttl) else Ttl(ttl)
         except (HoldfastError, TypeError, ValueError) as refused:
@@ -52,11 +50,10 @@ class MapWithState(DoFn):
     @property
     def code_modules(self) -> list[str]:
         """The modules whose code travels with the function."""
-        return [str(_inner(self._fn).__module__)]
+        return [module_of(self._fn)]
 
     def default_label(self) -> str:
-        name = str(getattr(_inner(self._fn), "__name__", ""))
-        return name if name.isidentifier() else "map_with_state"
+        return label_of(self._fn, "map_with_state")
 
     def _output(self, key: Any, row: Any) -> Any:
         return key, row
@@ -86,27 +83,3 @@ def _no_pair(name: str, result: object) -> OutputError:
         f"{name} returned {result!r:.200}; it must return a pair, the new state and a row.",
         todo="return (state, row); None for the row leaves it out, None for the state forgets it",
     )
-
-
-def _inner(fn: Any) -> Any:
-    """The function in a `functools.partial`."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return fn
-
-
-def _function_problems(fn: Any) -> Iterator[str]:
-    foreign = foreign_problem(fn)
-    if foreign is not None:
-        yield f"map_with_state takes a function of (state, value): {foreign}"
-        return
-    if not callable(fn):
-        yield f"map_with_state was given {fn!r}; give a function of (state, value)."
-        return
-    try:
-        inspect.signature(fn).bind(None, "value")
-    except TypeError as error:
-        name = getattr(fn, "__name__", repr(fn))
-        yield f"{name} cannot be called with (state, value): {error}. Give it these two parameters."
-    except ValueError:
-        pass  # a function that does not tell its parameters
