@@ -379,6 +379,21 @@ def test_a_file_that_another_put_in_its_place_is_left_to_it(rig, path):
     assert other.bundle([("a", 0, 0)]) == [("a", 2)]
 
 
+def test_what_is_found_damaged_after_it_was_replaced_does_not_take_the_other_with_it(path):
+    one, other = (disk_file.WorkingFile(path, by_window=False) for _ in range(2))
+    one.begin()
+    one.rollback()
+    for left in list(path.parent.iterdir()):
+        left.unlink()
+    other.begin()
+    other.commit()
+    one.discard()
+    assert path.exists()
+    assert path.with_name(f"{path.name}-wal").exists()
+    other.discard()
+    assert list(path.parent.iterdir()) == []
+
+
 def test_two_attempts_at_once_have_a_file_each(rig, path):
     first = rig(Count())
     first.bundle([("a", 0, 0)])

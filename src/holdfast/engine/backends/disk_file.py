@@ -127,10 +127,11 @@ class WorkingFile:
             self.at = self._path
 
     def discard(self) -> None:
-        """Closes and removes it."""
-        path = self.at
+        """Closes and removes it, unless another file is in its place by now."""
+        path, is_lost = self.at, self._is_lost()
         self.close()
-        _remove(path)
+        if not is_lost:
+            _remove(path)
 
     def _connect(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
