@@ -123,6 +123,10 @@ def counted(key: str, values: list[int], state: hf.GroupState[int]) -> Iterator[
     yield key, state.get
 
 
+def running(state: int | None, value: float) -> tuple[int, int]:
+    return (state or 0) + 1, (state or 0) + 1
+
+
 # Steps.
 def steps(df: DataFrame) -> None:
     payments = hf.keyed(df, key="card", timestamp="at", watermark="10 seconds")
@@ -143,6 +147,11 @@ def steps(df: DataFrame) -> None:
     reveal_type(payments.flat_map_groups_with_state(counted, "count long", outputs={"late": None}))  # Outputs
     reveal_type(payments.map_groups_with_state(lambda key, values, state: state.get + key, "count long"))  # DataFrame
     payments.map_groups_with_state(lambda key, values: key, "card string")  # error
+    reveal_type(payments.map_with_state(running, "count long", state_coder=hf.VarIntCoder()))  # DataFrame
+    reveal_type(payments.map_with_state(lambda total, value: ((total or 0) + value, total), "total long"))  # DataFrame
+    reveal_type(payments.map_with_state(running, "count long", ttl="1 day", outputs={"late": None}))  # Outputs
+    payments.map_with_state(running, "count long", state_coder=hf.StrUtf8Coder())  # error
+    payments.map_with_state(lambda state, value: state, "count long")  # error
     payments.par_do(Counter(), on_error="ignore")  # error
     payments.par_do(Counter(), key_group=4)  # error
     payments.join(payments, within="10 minutes", how="cross")  # error

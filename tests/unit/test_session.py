@@ -6,10 +6,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from holdfast.spark.session.settings import SETTINGS, apply_settings
+from holdfast.spark.session.settings import SETTINGS, lacking_settings, required_problems, with_stop_timeout
 
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+STOP = "spark.sql.streaming.stopTimeout"
 
 
 class Session:
@@ -25,25 +27,45 @@ class Session:
     def set(self, option, value):
         self.settings[option] = value
 
-
-def given(**settings):
-    session = Session(**settings)
-    apply_settings(session)
-    return session.settings
+    def unset(self, option):
+        self.settings.pop(option, None)
 
 
-def test_what_is_lacking_is_set():
-    assert given() == {option: value for option, value in SETTINGS.items() if option.startswith("spark.sql.")}
+def lacking(**chosen):
+    return lacking_settings(chosen.get)
 
 
-def test_what_is_at_sparks_default_is_set():
-    assert given(**{ROWS: "10000"})[ROWS] == SETTINGS[ROWS]
+def test_what_nobody_has_chosen_is_lacking():
+    assert lacking() == {option: value for option, value in SETTINGS.items() if option.startswith("spark.sql.")}
 
 
-def test_what_the_user_has_chosen_stays():
-    assert given(**{"spark.sql.session.timeZone": "Europe/Berlin"})["spark.sql.session.timeZone"] == "Europe/Berlin"
+@pytest.mark.parametrize(("option", "value"), [("spark.sql.session.timeZone", "Europe/Berlin"), (ROWS, "10000")])
+def test_what_the_user_has_chosen_stays_also_if_it_is_sparks_default(option, value):
+    assert option not in lacking(**{option: value})
 
 
 def test_larger_batches_of_the_users_own_keep_their_limit_of_bytes():
-    assert BYTES not in given(**{ROWS: "100000"})
-    assert given()[BYTES] == given(**{ROWS: "10000"})[BYTES] == SETTINGS[BYTES]
+    assert BYTES not in lacking(**{ROWS: "100000"})
+    assert lacking()[BYTES] == SETTINGS[BYTES]
+
+
+def test_only_one_provider_will_do():
+    assert required_problems(Session()) == []
+    assert required_problems(Session(**{PROVIDER: SETTINGS[PROVIDER]})) == []
+    (problem,) = required_problems(Session(**{PROVIDER: "org.example.HDFSBackedStateStoreProvider"}))
+    assert f"The session has {PROVIDER} set to org.example.HDFSBackedStateStoreProvider;" in problem
+    assert f"spark.conf.unset('{PROVIDER}')" in problem
+
+
+def test_a_stop_is_given_up_after_a_while_and_the_session_is_as_it_was():
+    session = Session()
+    with with_stop_timeout(session):
+        assert session.settings == {STOP: SETTINGS[STOP]}
+    assert session.settings == {}
+
+
+def test_a_stop_takes_as_long_as_the_user_said():
+    session = Session(**{STOP: "5s"})
+    with with_stop_timeout(session):
+        assert session.settings == {STOP: "5s"}
+    assert session.settings == {STOP: "5s"}

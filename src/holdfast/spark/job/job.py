@@ -48,7 +48,7 @@ from holdfast.spark.job.progress import Progress
 from holdfast.spark.job.triggers import AvailableNow, Batches, Every, JobTrigger, read_trigger
 from holdfast.spark.session.checkpoint_files import file_settings
 from holdfast.spark.session.properties import MEMORY_BUDGET, local_property
-from holdfast.spark.session.settings import apply_settings, with_settings
+from holdfast.spark.session.settings import required_problems, session_lacks, with_settings, with_stop_timeout
 from holdfast.spark.sinks.base import Sink
 from holdfast.spark.sinks.plans import stored_query_id
 from holdfast.spark.stages.unpack import Origin, origin_of
@@ -271,7 +271,9 @@ class Job:
                 f"The job {self.name!r} cannot start: another query of this name is running in the same session.",
                 todo="stop that one first, or give this job another name",
             )
-        apply_settings(spark)
+        problems = required_problems(spark) if steps else []
+        if problems:
+            raise InvalidStep(self.name, problems)
         for note in check_job_manifest(spark, checkpoint, self.name, steps):
             self._progress.note(f"stored state, {note}")
         self._open_sinks(spark, checkpoint)
@@ -384,7 +386,8 @@ class Job:
                 self._ask(Stop.NOW)
             time.sleep(_POLL_SECONDS / 5)
         try:
-            query.stop()
+            with with_stop_timeout(self._writes[0][0].sparkSession):
+                query.stop()
         except Exception as error:
             raise JobFailed(
                 f"The job {self.name!r} does not stop: what it is doing in micro-batch {self._life.inside} does not end.",
@@ -477,7 +480,7 @@ class Job:
     def _settings(self, spark: SparkSession, checkpoint: str, steps: list[Any]) -> contextlib.AbstractContextManager[None]:
         """Settings that only this query needs; it copies them when it starts."""
         # The other format has names for its files that no tool here knows.
-        wanted = {**file_settings(spark, checkpoint), _STATE_FORMAT: "1"}
+        wanted = {**session_lacks(spark), **file_settings(spark, checkpoint), _STATE_FORMAT: "1"}
         if isinstance(self._trigger, AvailableNow) and any(step.uses_processing_time for step in steps):
             # In this mode Spark would run empty micro-batches for ever, waiting for timers.
             wanted[_NO_DATA] = "false"

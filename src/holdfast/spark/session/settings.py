@@ -12,7 +12,7 @@ import shutil
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -22,7 +22,17 @@ from holdfast.spark.session.checkpoint_files import local_file_settings
 from holdfast.spark.session.home import lean_home
 from holdfast.spark.session.properties import MEMORY_BUDGET
 
-__all__ = ["REQUIRED", "SETTINGS", "apply_settings", "memory_budget_bytes", "session", "with_settings"]
+__all__ = [
+    "REQUIRED",
+    "SETTINGS",
+    "lacking_settings",
+    "memory_budget_bytes",
+    "required_problems",
+    "session",
+    "session_lacks",
+    "with_settings",
+    "with_stop_timeout",
+]
 
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -32,6 +42,7 @@ _settings_turn = threading.RLock()
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_STOP_TIMEOUT = "spark.sql.streaming.stopTimeout"
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 REQUIRED: dict[str, str] = {
@@ -60,7 +71,7 @@ SETTINGS: dict[str, str] = {
     # How many micro-batches one can go back.
     "spark.sql.streaming.minBatchesToRetain": "100",
     # A stopped query's tasks end at once rather than run on.
-    "spark.sql.streaming.stopTimeout": "60s",
+    _STOP_TIMEOUT: "60s",
 }
 
 _LOCAL: dict[str, str] = {
@@ -125,13 +136,47 @@ def memory_budget_bytes(spark: SparkSession) -> int:
     return int(given)
 
 
-def apply_settings(spark: SparkSession) -> None:
-    """Gives a session of the user's own the settings that it lacks and that can be set while it runs."""
-    lacking = [option for option in SETTINGS if spark.conf.get(option, None) in (None, _DEFAULTS.get(option))]
-    for option in lacking:
+def lacking_settings(chosen: Callable[[str], str | None]) -> dict[str, str]:
+    """The settings that can be given to a query and that nobody has chosen. `chosen` gives what a session was told, or None;
+    Spark's own default is no choice."""
+    of_queries = [option for option in SETTINGS if option.startswith("spark.sql.")]
+    lacking = {option: SETTINGS[option] for option in of_queries if chosen(option) is None}
+    if _BATCH_ROWS not in lacking:
         # Who has chosen how many rows a batch has relies on the limit of its bytes.
-        if option.startswith("spark.sql.") and (option != _BATCH_BYTES or _BATCH_ROWS in lacking):
-            spark.conf.set(option, SETTINGS[option])
+        lacking.pop(_BATCH_BYTES, None)
+    return lacking
+
+
+def session_lacks(spark: SparkSession) -> dict[str, str]:
+    """The settings that a query started in this session has to be given."""
+    return lacking_settings(lambda option: spark.conf.get(option, None))
+
+
+def required_problems(spark: SparkSession) -> list[str]:
+    """What was chosen in a session that steps cannot run with."""
+    return [
+        f"The session has {option} set to {chosen}; steps keep their state in {value.rpartition('.')[2]} only. Remove the "
+        f"setting: spark.conf.unset({option!r}); each query of steps is then given the right one."
+        for option, value in REQUIRED.items()
+        if (chosen := spark.conf.get(option, None)) not in (None, value)
+    ]
+
+
+@contextlib.contextmanager
+def with_stop_timeout(spark: SparkSession) -> Iterator[None]:
+    """A query that is stopped in here is given up after a while, unless the session says how long. Spark asks the session
+    itself, not the query's clone.
+
+    Others may meanwhile start queries, which do no harm with it: so nobody is made to wait, as `with_settings` would.
+    """
+    if spark.conf.get(_STOP_TIMEOUT, None) is not None:
+        yield
+        return
+    spark.conf.set(_STOP_TIMEOUT, SETTINGS[_STOP_TIMEOUT])
+    try:
+        yield
+    finally:
+        spark.conf.unset(_STOP_TIMEOUT)
 
 
 @contextlib.contextmanager
@@ -149,14 +194,6 @@ def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[No
                     spark.conf.unset(name)
                 else:
                     spark.conf.set(name, previous)
-
-
-_DEFAULTS = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-    ),
-    _BATCH_ROWS: "10000",
-}
 
 
 def _share_import_path() -> None:

@@ -23,7 +23,7 @@ from holdfast.model.functions.side_inputs import SideInput
 from holdfast.model.functions.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
 from holdfast.model.time.timers import TimeDomain
 from holdfast.model.windows.ready import FixedWindows, GlobalWindows
-from holdfast.spark.session.settings import apply_settings, memory_budget_bytes
+from holdfast.spark.session.settings import memory_budget_bytes, required_problems
 from holdfast.spark.stages.bounded import bounded_run
 from holdfast.spark.stages.metrics import MetricsParam
 from holdfast.spark.stages.pack import PACKED_SCHEMA, pack_function
@@ -32,11 +32,11 @@ from holdfast.spark.stages.plan import Reader, StepPlan
 from holdfast.spark.stages.processor import OUTPUT_SCHEMA, transformed, with_batch_time
 from holdfast.spark.stages.unpack import Origin, Outputs
 from holdfast.spark.stages.unpack import output as output_frame
-from holdfast.spark.steps.ending import let_queries_end
 from holdfast.spark.steps.initial_state import initial_blobs, initial_problems
 from holdfast.spark.steps.lineage import plan_text, register, steps_above
 from holdfast.spark.steps.side_inputs import send_all
 from holdfast.spark.steps.source import KeyedSource
+from holdfast.spark.steps.starting import watch_starts
 from holdfast.spark.types.arrow import arrow_schema
 from holdfast.spark.types.schemas import Schema, read_output_schema
 
@@ -88,7 +88,8 @@ def _check_initial(source: KeyedSource, step: Step, initial: DataFrame, options:
 
 
 def check_stream(source: KeyedSource, step: Step, options: StepOptions) -> None:
-    """Event time must come from somewhere, or nothing that waits for it would ever happen; names must differ."""
+    """Event time must come from somewhere, or nothing that waits for it would ever happen; names must differ; the session
+    must not forbid the only store that steps can use."""
     needs = _event_time_needs(step)
     plan = plan_text(source.df)
     problems = [
@@ -105,6 +106,8 @@ def check_stream(source: KeyedSource, step: Step, options: StepOptions) -> None:
             "parallel_over='key+window' sends an element to the key group of its window, so it must have exactly one: use "
             "FixedWindows."
         )
+    if source.df.isStreaming:
+        problems += required_problems(source.df.sparkSession)
     if problems:
         raise InvalidStep(step.name, problems)
 
@@ -214,9 +217,7 @@ def outputs_of(
     pack = pack_function(plan.key_groups, mark, lift)
     packed = source.prepared(plan.key_groups, plan.parallel_over).mapInArrow(pack, PACKED_SCHEMA)
     if source.df.isStreaming:
-        apply_settings(spark)
-        if plan.uses_processing_time:
-            let_queries_end(spark)
+        watch_starts(spark)
         begun_with = None if initial is None else initial.groupBy("label")
         if _time_mode(plan) == "None":
             packed = with_batch_time(packed)

@@ -1,10 +1,12 @@
-"""Lets a query with `availableNow` end although a step of it waits for processing time: the only module that reaches into a
-running query.
+"""What a query of steps is given when it starts: the only module that reaches into a running query.
 
-While the stateful operator goes by processing time, Spark 4.3 runs one empty micro-batch after the other, because a timer
-might become due, also where a query is to end when its input is done. Whether it is to end is known only when it starts.
-Spark calls `onQueryStarted` in the thread of the query, before that looks at its settings; there the query is given the one
-without which it has no empty micro-batches. `hf.Job` sets it before the start.
+A session of the user's own stays as it is. Spark clones it for each query, and calls `onQueryStarted` in the thread of the
+query before that has looked at its settings: there the clone is given those that steps need. `hf.Job` sets them around the
+start itself, so that nothing is left to do here.
+
+One more lets a query with `availableNow` end although a step of it waits for processing time. While the stateful operator
+goes by processing time, Spark 4.3 runs one empty micro-batch after the other, because a timer might become due, also where a
+query is to end when its input is done. Whether it is to end is known only when it starts.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
 
+from holdfast.spark.session.settings import lacking_settings
 from holdfast.spark.steps.lineage import steps_in
 
-__all__ = ["NO_DATA", "let_queries_end"]
+__all__ = ["NO_DATA", "watch_starts"]
 
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 _KNOWN_VERSIONS = ("4.3",)
@@ -28,7 +31,7 @@ _KNOWN_VERSIONS = ("4.3",)
 _watched: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
-def let_queries_end(spark: SparkSession) -> None:
+def watch_starts(spark: SparkSession) -> None:
     """Watches the queries that are started in this session from now on."""
     if spark not in _watched:
         _watched.add(spark)
@@ -47,7 +50,7 @@ class _Starts(StreamingQueryListener):
 
     def onQueryStarted(self, event: Any) -> None:
         try:
-            _let_end(self._spark, str(event.id))
+            _prepare(self._spark, str(event.id))
         except Exception as error:
             warnings.warn(_advice(error), stacklevel=2)
 
@@ -74,21 +77,27 @@ class _OnlyStarts(JStreamingQueryListener):
         """Nothing."""
 
 
-def _let_end(spark: SparkSession, query_id: str) -> None:
+def _prepare(spark: SparkSession, query_id: str) -> None:
     query = spark.streams.get(query_id)
     if query is None:
         return
     execution = query._jsq.streamingQuery()
-    if execution.trigger().toString() != "AvailableNowTrigger":
+    steps = steps_in(execution.analyzedPlan().toString())
+    if not steps:
         return
-    if any(step.uses_processing_time for step in steps_in(execution.analyzedPlan().toString())):
-        execution.sparkSessionForStream().conf().set(NO_DATA, "false")
+    own = execution.sparkSessionForStream().conf()
+    wanted = lacking_settings(lambda option: own.get(option, None))
+    to_end = execution.trigger().toString() == "AvailableNowTrigger"
+    if to_end and any(step.uses_processing_time for step in steps):
+        wanted[NO_DATA] = "false"
+    for option, value in wanted.items():
+        own.set(option, value)
 
 
 def _advice(error: Exception) -> str:
     known = pyspark.__version__.startswith(_KNOWN_VERSIONS)
     why = str(error).strip().partition("\n")[0] if known else f"PySpark {pyspark.__version__} is not known"
     return (
-        f"A query with availableNow and a step that waits for processing time may never end ({why:.200}). Run it with "
-        f"hf.Job(..., trigger='available now'), or set {NO_DATA} to false before its start."
+        f"A query of steps that Spark's own writeStream started could not be given its settings ({why:.200}). Run it with "
+        "hf.Job(...), or start it in a session that hf.session() made."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast as hf
-from holdfast.spark.steps import ending
+from holdfast.spark.steps import starting
 from integration.functions import Count
 
 EVENTS = "k string, v int, at timestamp"
@@ -54,7 +54,7 @@ def test_it_ends_and_goes_on_at_the_next_start(source, spark, tmp_path):
     finally:
         query.stop()
     assert rows == [("a", 1), ("a", 2)]
-    assert spark.conf.get(ending.NO_DATA) == "true"  # the session is as it was
+    assert spark.conf.get(starting.NO_DATA) == "true"  # the session is as it was
     source.add({"k": "a", "v": 3, "at": None})
     query, rows = written(waiting(source), tmp_path, availableNow=True)
     try:
@@ -87,15 +87,15 @@ def test_a_query_that_is_not_to_end_still_waits_for_its_timers(source, tmp_path)
     assert ("a", -1) in rows
 
 
-def test_other_queries_are_left_alone(source, spark, monkeypatch):
-    """A step that waits for nothing does not have the session watched."""
-    monkeypatch.setattr(ending, "_watched", set())
-    hf.keyed(source.df, key="k", value="v").par_do(Count(), output="k string, n int")
-    assert not ending._watched
+def test_a_session_is_watched_once(source, spark, monkeypatch):
+    added = []
+    monkeypatch.setattr(starting, "_watched", set())
+    monkeypatch.setattr(type(spark.streams), "addListener", lambda streams, listener: added.append(listener))
     waiting(source)
-    assert ending._watched == {spark}
+    hf.keyed(source.df, key="k", value="v").par_do(Count(), output="k string, n int")
+    assert len(added) == 1
 
 
 def test_a_spark_that_has_changed_is_told_and_what_to_do(spark):
-    with pytest.warns(UserWarning, match=r"may never end .*hf\.Job\(\.\.\., trigger='available now'\)"):
-        ending._Starts(spark).onQueryStarted(None)
+    with pytest.warns(UserWarning, match=r"could not be given its settings .*hf\.Job\(\.\.\.\)"):
+        starting._Starts(spark).onQueryStarted(None)
