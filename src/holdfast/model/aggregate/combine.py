@@ -1,7 +1,7 @@
-"""Combining many values into one: the contract of a `CombineFn`, and plain functions as one.
+"""Combining many values into one: the contract of a `CombineFn`, and plain functions used as one.
 
-An accumulator is what is kept as state while values come in. Several may exist at once for one key, so the
-result must not depend on how the values were divided among them.
+An accumulator is the state kept while values arrive. Several may exist at once for one key, so the result
+must not depend on how the values were divided among them.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ OutputT = TypeVar("OutputT", covariant=True)
 
 
 class CombineFn(Generic[InputT, AccumulatorT, OutputT]):
-    """Folds values into accumulators, merges accumulators, and makes the result of one.
+    """Folds values into accumulators, merges accumulators, and makes a result from one.
 
-    For a type checker say of which types: `class Longest(CombineFn[str, int, int])`.
+    For type checkers, name the types of input, accumulator and output: `class Longest(CombineFn[str, int, int])`.
 
     Order of calls: `setup`; then for each accumulator `create_accumulator`, any number of `add_input` and
     `add_inputs`, perhaps `compact` before it is stored; then perhaps `merge_accumulators`, and
-    `extract_output`, which may come again after more input; at last `teardown`. Only `create_accumulator`,
-    `add_input`, `merge_accumulators` and `extract_output` must be written.
+    `extract_output`, which may be called again after more input; finally `teardown`. Only
+    `create_accumulator`, `add_input`, `merge_accumulators` and `extract_output` must be defined.
 
-    `add_input` may change the accumulator it is given, and must return the one that holds from now on.
-    `merge_accumulators` may change the first of its accumulators and no other; `extract_output` none.
+    `add_input` may change the accumulator it is given, and must return the one to use from then on.
+    `merge_accumulators` may change only the first of its accumulators, `extract_output` none.
     """
 
     def setup(self, *args: Any, **kwargs: Any) -> None:
-        """Opens what the calls need, once for each copy of this object."""
+        """Opens what the other methods need; called once for each copy of this object."""
 
     def create_accumulator(self, *args: Any, **kwargs: Any) -> AccumulatorT:
-        """A new accumulator that holds nothing."""
+        """A new, empty accumulator."""
         raise NotImplementedError(f"{type(self).__name__}.create_accumulator")
 
     def add_input(self, mutable_accumulator: AccumulatorT, element: InputT, *args: Any, **kwargs: Any) -> AccumulatorT:
@@ -54,11 +54,11 @@ class CombineFn(Generic[InputT, AccumulatorT, OutputT]):
         return mutable_accumulator
 
     def merge_accumulators(self, accumulators: Iterable[AccumulatorT], *args: Any, **kwargs: Any) -> AccumulatorT:
-        """One accumulator that holds what all of them held, in that order."""
+        """One accumulator with the content of all of them, in that order."""
         raise NotImplementedError(f"{type(self).__name__}.merge_accumulators")
 
     def compact(self, accumulator: AccumulatorT, *args: Any, **kwargs: Any) -> AccumulatorT:
-        """The accumulator in its smallest form, to be stored."""
+        """The accumulator in its smallest form, for storage."""
         return accumulator
 
     def extract_output(self, accumulator: AccumulatorT, *args: Any, **kwargs: Any) -> OutputT:
@@ -66,7 +66,7 @@ class CombineFn(Generic[InputT, AccumulatorT, OutputT]):
         raise NotImplementedError(f"{type(self).__name__}.extract_output")
 
     def teardown(self, *args: Any, **kwargs: Any) -> None:
-        """Closes what `setup` opened. It is not called when the process dies."""
+        """Closes what `setup` opened. Not called if the process dies."""
 
     def apply(self, elements: Iterable[InputT], *args: Any, **kwargs: Any) -> OutputT:
         """The result of these values alone."""
@@ -79,7 +79,7 @@ class CombineFn(Generic[InputT, AccumulatorT, OutputT]):
         return None
 
     def for_input_type(self, input_type: object) -> CombineFn[InputT, AccumulatorT, OutputT]:
-        """The same function, whatever the type of the values."""
+        """Returns this function, whatever the type of the values."""
         return self
 
     def default_label(self) -> str:
@@ -87,13 +87,13 @@ class CombineFn(Generic[InputT, AccumulatorT, OutputT]):
 
     @staticmethod
     def from_callable(fn: Callable[..., object]) -> CombineFn[Any, Any, Any]:
-        """A function from an iterable of values to one value, as a `CombineFn`."""
+        """Makes a `CombineFn` of a function from an iterable of values to one value."""
         _check_callable(fn)
         return CallableCombineFn(fn)
 
     @staticmethod
     def maybe_from_callable(fn: CombineFn[Any, Any, Any] | Callable[..., object]) -> CombineFn[Any, Any, Any]:
-        """A `CombineFn` as it is, a function as a `CombineFn`; the builtin `sum` as one that adds plainly."""
+        """Returns a `CombineFn` as it is, and makes one of a function; the builtin `sum` becomes plain addition."""
         if isinstance(fn, CombineFn):
             return fn
         if fn is sum:
@@ -104,10 +104,10 @@ class CombineFn(Generic[InputT, AccumulatorT, OutputT]):
 class CallableCombineFn(CombineFn[Any, tuple[Any, ...], Any]):
     """A function from a list of values to one value, such as `max`.
 
-    It is called with results of its own among the values, so these must be of one kind, and the function
-    associative. Without values the result is the function's own for an empty list; `max` raises.
+    It is also called with its own results among the values, so results and values must be of the same kind
+    and the function associative. Without values, it is called with an empty list; `max` raises then.
 
-    The accumulator is `()` for nothing, else `(value,)`.
+    The accumulator is `()` while empty, then `(value,)`.
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -141,7 +141,7 @@ class CallableCombineFn(CombineFn[Any, tuple[Any, ...], Any]):
 
 
 def added(values: Iterable[Any]) -> Any:
-    """The sum by plain addition from 0, as `add_input` of a sum adds. The builtin adds floats in another way."""
+    """The sum by plain addition from 0, as `add_input` of a sum does it. The builtin adds floats differently."""
     total: Any = 0
     for value in values:
         total = total + value
@@ -149,7 +149,7 @@ def added(values: Iterable[Any]) -> Any:
 
 
 class BuiltinSum(CombineFn[Any, Any, Any]):
-    """What the builtin `sum` becomes: plain addition, the accumulator being the sum so far, at first 0."""
+    """What the builtin `sum` becomes: plain addition. The accumulator is the sum so far, starting at 0."""
 
     def create_accumulator(self) -> Any:
         return 0
@@ -168,15 +168,15 @@ class BuiltinSum(CombineFn[Any, Any, Any]):
 
 
 class FieldCombineFn(CombineFn[Any, AccumulatorT, OutputT]):
-    """A combiner of the elements themselves or, with a field name, of that field of each element.
+    """Combines the elements themselves or, with a field name, that field of each element.
 
-    The elements are then rows, mappings or objects. As in SQL, an element whose field is None is left out;
-    without a field name every element counts, None too. A subclass writes `_add` in place of `add_input`.
+    With a field name, elements are rows, mappings or objects, and as in SQL those whose field is None are
+    left out. Without one every element counts, even None. A subclass defines `_add` instead of `add_input`.
     """
 
     def __init__(self, field: str | None = None) -> None:
         if field is not None and not isinstance(field, str):
-            raise InvalidStep(type(self).__name__, [f"its field must be the name of one, but is {field!r}"])
+            raise InvalidStep(type(self).__name__, [f"its field must be a field name, but is {field!r}"])
         self.field = field
 
     def add_input(self, mutable_accumulator: AccumulatorT, element: Any) -> AccumulatorT:
@@ -190,7 +190,7 @@ class FieldCombineFn(CombineFn[Any, AccumulatorT, OutputT]):
         raise NotImplementedError
 
     def _values(self, elements: Iterable[Any]) -> Iterable[Any]:
-        """What `_add` would get for these elements."""
+        """The values that `_add` would be given for these elements."""
         if self.field is None:
             return elements
         values = (_field_of(element, self.field) for element in elements)

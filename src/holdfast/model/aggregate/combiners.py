@@ -1,8 +1,8 @@
-"""The ready combiners.
+"""The built-in combiners.
 
 Those that take a `field` read that field of each element and leave out None: `Sum("total")`. Accumulators are
-plain numbers, tuples, lists, sets and dicts. Those that compare values want them to have an order: with NaN
-among the values their result depends on the order of arrival.
+plain numbers, tuples, lists, sets and dicts. Those that compare values need a total order: with NaN among the
+values, their result depends on the order of arrival.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Sum(FieldCombineFn[Any, Any]):
 
 
 class Count(FieldCombineFn[int, int]):
-    """How many elements there are; with a field, how many have it."""
+    """The number of elements; with a field, of those where it is not None."""
 
     def create_accumulator(self) -> int:
         return 0
@@ -71,7 +71,7 @@ class Count(FieldCombineFn[int, int]):
 
 
 class Mean(FieldCombineFn[tuple[Any, int], Any]):
-    """The arithmetic mean; NaN for nothing. The accumulator is (sum, count)."""
+    """The arithmetic mean; NaN without values. The accumulator is (sum, count)."""
 
     def create_accumulator(self) -> tuple[Any, int]:
         return (0, 0)
@@ -92,7 +92,7 @@ class Mean(FieldCombineFn[tuple[Any, int], Any]):
 
 
 class _Extreme(FieldCombineFn[tuple[Any, ...], Any]):
-    """The first of the extreme values. The accumulator is () for nothing, else (value,)."""
+    """The first of the extreme values. The accumulator is () while empty, then (value,)."""
 
     def create_accumulator(self) -> tuple[Any, ...]:
         return ()
@@ -115,14 +115,14 @@ class _Extreme(FieldCombineFn[tuple[Any, ...], Any]):
 
 
 class Min(_Extreme):
-    """The smallest value, the first of equal ones. None for nothing, where the builtin `min` raises."""
+    """The smallest value, the first of equal ones. None without values, where the builtin `min` raises."""
 
     def _beats(self, value: Any, other: Any) -> bool:
         return bool(value < other)
 
 
 class Max(_Extreme):
-    """The largest value, the first of equal ones. None for nothing, where the builtin `max` raises."""
+    """The largest value, the first of equal ones. None without values, where the builtin `max` raises."""
 
     def _beats(self, value: Any, other: Any) -> bool:
         return bool(other < value)
@@ -131,9 +131,9 @@ class Max(_Extreme):
 class Top(CombineFn[Any, list[Any], list[Any]]):
     """The `n` largest elements as a list, largest first; with `reverse` the smallest, smallest first.
 
-    They are compared by `key(element)` if there is a key. Of equal ones the earlier come first and stay.
+    They are compared by `key(element)` if there is a key. Among equals, earlier ones win and come first.
 
-    The accumulator is a list of at most 2n elements, of which `compact` keeps n.
+    The accumulator is a list of at most 2n elements; `compact` keeps n of them.
     """
 
     def __init__(self, n: int, key: Callable[..., object] | None = None, reverse: bool = False) -> None:
@@ -152,14 +152,14 @@ class Top(CombineFn[Any, list[Any], list[Any]]):
 
     def add_input(self, mutable_accumulator: list[object], element: object) -> list[object]:
         mutable_accumulator.append(element)
-        # Sorting only every n-th time keeps the cost of an element small.
+        # Sorting only every n-th time keeps the cost per element small.
         return self.compact(mutable_accumulator) if len(mutable_accumulator) > 2 * self.n else mutable_accumulator
 
     def merge_accumulators(self, accumulators: Iterable[list[object]]) -> list[object]:
         return self.compact([element for held in accumulators for element in held])
 
     def compact(self, accumulator: list[object]) -> list[object]:
-        # Sorting is stable both ways, so equal elements stay in the order in which they came.
+        # Sorting is stable both ways, so equal elements stay in order of arrival.
         elements: list[Any] = accumulator
         return sorted(elements, key=self.key, reverse=not self.reverse)[: self.n]
 
@@ -187,7 +187,7 @@ class Smallest(Top):
 
 
 class ToList(FieldCombineFn[list[Any], list[Any]]):
-    """All values as a list, in the order in which they came. It grows without bound."""
+    """All values as a list, in order of arrival. It grows without bound."""
 
     def create_accumulator(self) -> list[object]:
         return []
@@ -229,7 +229,7 @@ class ToSet(FieldCombineFn[set[Any], set[Any]]):
 
 
 class ToDict(CombineFn[tuple[Any, Any], dict[Any, Any], dict[Any, Any]]):
-    """The (key, value) pairs as a dict; the last value of a key holds. It grows with the number of keys."""
+    """The (key, value) pairs as a dict; the last value of a key wins. It grows with the number of keys."""
 
     def create_accumulator(self) -> dict[object, object]:
         return {}

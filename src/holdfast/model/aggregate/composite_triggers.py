@@ -1,4 +1,4 @@
-"""Triggers made of others, side by side or one after the other."""
+"""Triggers made of other triggers, in parallel or in sequence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ States = tuple[tuple[object, bool], ...]
 
 
 class _Several(Trigger):
-    """Several triggers at once. The state is a tuple of (state, whether it has finished) for each."""
+    """Several triggers at once. The state is a tuple with (state, whether it has finished) for each."""
 
     def __init__(self, *triggers: Trigger) -> None:
         check_parts(type(self).__name__, triggers)
@@ -83,7 +83,7 @@ class AfterAny(_Several):
 
 
 class AfterAll(_Several):
-    """Once all of the triggers would fire."""
+    """Once all of the triggers are ready to fire."""
 
     def should_fire(self, state: States, at: Moment) -> bool:
         return all(self._ready(state, at))
@@ -96,7 +96,7 @@ class AfterAll(_Several):
 
 
 class AfterEach(_Several):
-    """One trigger after the other: the next begins when one has finished."""
+    """One trigger after another: each begins when the one before has finished."""
 
     def _present(self, state: States) -> int:
         return next((place for place, (_, done) in enumerate(state) if not done), len(state) - 1)
@@ -129,7 +129,7 @@ class AfterEach(_Several):
 
 
 class OrFinally(_Several):
-    """The first trigger, until the second fires: then that is the last pane."""
+    """The first trigger, until the second one fires and gives the last pane."""
 
     def __init__(self, body: Trigger, exit_trigger: Trigger) -> None:
         super().__init__(body, exit_trigger)

@@ -1,4 +1,4 @@
-"""Partial accumulators: what many elements of a key became before they crossed the network."""
+"""Partial accumulators: elements of a key that were combined before they crossed the network."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["Partial"]
 
 
 class Partial(NamedTuple):
-    """Elements that were combined beforehand. All of them lie in the same windows."""
+    """Elements that were combined beforehand. All of them belong to the same windows."""
 
     start: int
-    """In microseconds; of sessions that of the first element, else some time that lies in the same windows."""
+    """In microseconds. For sessions the time of the first element, otherwise some time in the same windows."""
     end: int
-    """Of sessions, when the silence after the last element has been long enough."""
+    """For sessions: when the gap after the last element ends."""
     elements: int
     accumulators: tuple[Any, ...]
     """One for each column of the grouping."""

@@ -1,7 +1,7 @@
-"""A combiner that gives an estimate from little state, by means of the `datasketches` library.
+"""A combiner that estimates with little state, based on the `datasketches` library.
 
-The accumulator is the serialized sketch: no bytes at all for nothing, then a few kilobytes, however many
-values come. Each call reads and writes the whole sketch: one `add_inputs` costs less than many `add_input`.
+The accumulator is the serialized sketch: empty at first, then a few kilobytes, however many values arrive.
+Each call reads and writes the whole sketch, so one `add_inputs` costs less than many `add_input`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["ApproximateDistinct"]
 
 
 class ApproximateDistinct(FieldCombineFn[bytes, int]):
-    """About how many distinct values there are, as an int (a HyperLogLog sketch).
+    """The approximate number of distinct values, as an int (a HyperLogLog sketch).
 
     With `precision` p the standard error is about 1.04 / sqrt(2**p), 1.6 % at the default 12, and the state
-    grows to about 2**(p - 1) bytes. Few values are counted exactly or nearly so. The values may be whatever
-    MessagePack holds, such as numbers, strings, bytes, dates, and tuples of these; 1 and 1.0 are the same.
+    grows to about 2**(p - 1) bytes. Small numbers of values are counted almost exactly. Values may be anything
+    MessagePack can hold, such as numbers, strings, bytes, dates, and tuples of these; 1 and 1.0 are the same.
     """
 
     def __init__(self, precision: int = 12, field: str | None = None) -> None:
@@ -70,7 +70,7 @@ _OPTIONS = ormsgpack.OPT_SORT_KEYS | ormsgpack.OPT_SERIALIZE_NUMPY
 
 
 def _distinct_text(value: Any) -> str:
-    """A text that is the same for equal values, and never empty: the library passes over empty ones."""
+    """A text that is the same for equal values, and never empty: the library skips empty ones."""
     if isinstance(value, (bool, float)) and value == value // 1 and abs(value) < 2**63:
         value = int(value)
     try:

@@ -1,11 +1,11 @@
 """Triggers: when a grouping gives a result for a key and window, and how often.
 
-A trigger is a plain description; what it remembers for one key and window is a small value that the engine keeps beside
-the accumulator and hands in with every call, so triggers themselves have no state. Order of calls for a window:
+A trigger is a plain description without state of its own: what it remembers for a key and window is a small value that the
+engine keeps beside the accumulator and passes to every call. Order of calls for a window:
 
     start → { on_elements | merge }* → should_fire → on_fire → …
 
-Triggers are looked at once for each bundle, after its elements, and whenever a clock has reached what `wake` asked for.
+Triggers are checked once per bundle, after its elements, and whenever a clock has reached what `wake` asked for.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = [
 
 
 Accumulation = Literal["discarding", "accumulating"]
-"""Whether a further result of a window holds only what is new, or everything so far."""
+"""Whether each further result of a window holds only what is new, or everything so far."""
 
 
 class AccumulationMode:
-    """What a pane holds: only what came since the last one, or all of the window so far."""
+    """What a pane holds: only what is new since the last pane, or everything in the window so far."""
 
     DISCARDING: Literal["discarding"] = "discarding"
     ACCUMULATING: Literal["accumulating"] = "accumulating"
@@ -52,7 +52,7 @@ class Moment(NamedTuple):
 
 
 class Wake(NamedTuple):
-    """When to look at a trigger again although no element comes, in microseconds; None: never."""
+    """When to check a trigger again even if no element arrives, in microseconds; None: never."""
 
     event: int | None = None
     real: int | None = None
@@ -66,7 +66,7 @@ def _sooner(one: int | None, other: int | None) -> int | None:
 
 
 class Trigger(abc.ABC):
-    """The contract of a trigger. States are plain values: None, numbers, and tuples of them."""
+    """The contract of a trigger. States are plain values: None, numbers, and tuples of these."""
 
     @abc.abstractmethod
     def start(self) -> Any:
@@ -74,37 +74,37 @@ class Trigger(abc.ABC):
 
     @abc.abstractmethod
     def on_elements(self, state: Any, count: int, at: Moment) -> Any:
-        """So many elements have come."""
+        """The state after `count` more elements."""
 
     @abc.abstractmethod
     def should_fire(self, state: Any, at: Moment) -> bool: ...
 
     @abc.abstractmethod
     def on_fire(self, state: Any, at: Moment) -> tuple[Any, bool]:
-        """The state after a firing that `should_fire` allowed, and whether the trigger has finished: it never fires
+        """The state after a firing that `should_fire` allowed, and whether the trigger has finished and never fires
         again."""
 
     @abc.abstractmethod
     def merge(self, states: Sequence[Any]) -> Any:
-        """The state of a window that several have become."""
+        """The state of a merged window."""
 
     @abc.abstractmethod
     def wake(self, state: Any, at: Moment) -> Wake:
-        """When the clocks alone may let it fire."""
+        """When it may fire because of the clocks alone."""
 
     @abc.abstractmethod
     def finishes(self, allowed_lateness: int) -> str | None:
-        """How it may come to an end while elements can still arrive, which would be lost; None if it cannot."""
+        """How it could finish while elements can still arrive, which would be lost; None if it cannot."""
 
     def parts(self) -> Sequence[Trigger]:
-        """The triggers that it is made of."""
+        """The triggers it is made of."""
         return ()
 
     def uses_processing_time(self) -> bool:
         return any(part.uses_processing_time() for part in self.parts())
 
     def describe(self) -> dict[str, object]:
-        """For a manifest: the states of one trigger mean nothing to another."""
+        """For a manifest: the state of one trigger means nothing to another."""
         return {"id": type(self).__name__}
 
     def __eq__(self, other: object) -> bool:
@@ -115,11 +115,11 @@ class Trigger(abc.ABC):
 
 
 class AfterCount(Trigger):
-    """Once at least so many elements have come. The state is their number."""
+    """Once at least `count` elements have arrived. The state is their number."""
 
     def __init__(self, count: int) -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InvalidStep("trigger", [f"AfterCount takes a whole number from 1 on, not {count!r}."])
+            raise InvalidStep("trigger", [f"AfterCount takes a whole number of at least 1, not {count!r}."])
         self.count = count
 
     def start(self) -> int:
@@ -151,7 +151,7 @@ class AfterCount(Trigger):
 
 
 class AfterProcessingTime(Trigger):
-    """So long after the first element has come, by the clock of the machine. The state is when that is, or None."""
+    """`delay` after the first element arrived, in processing time. The state is the time to fire, or None."""
 
     def __init__(self, delay: Duration | int | float | str = 0) -> None:
         self.delay = Duration.of(delay)
@@ -190,9 +190,9 @@ class AfterProcessingTime(Trigger):
 
 
 class AfterWatermark(Trigger):
-    """When the watermark passes the end of the window; before that as often as `early` says, after that as `late` says.
+    """When the watermark passes the end of the window; before that whenever `early` fires, after that whenever `late` does.
 
-    Both are repeated. The state is (whether the watermark has passed, the state of the trigger of the present part).
+    Both are repeated. The state is (whether the watermark has passed, the state of the trigger now in use).
     """
 
     def __init__(self, early: Trigger | None = None, late: Trigger | None = None) -> None:
@@ -212,7 +212,7 @@ class AfterWatermark(Trigger):
     def on_elements(self, state: tuple[bool, object], count: int, at: Moment) -> tuple[bool, object]:
         passed, inner = state
         if passed and at.watermark < at.end:
-            # The window has grown beyond the watermark, which is still to pass it.
+            # The window has grown beyond the watermark, which has yet to pass its end.
             passed, inner = self.start()
         part = self._part(passed)
         return passed, part.on_elements(inner, count, at) if part else None
@@ -234,7 +234,7 @@ class AfterWatermark(Trigger):
         return (passed, part.start() if finished else inner), False
 
     def merge(self, states: Sequence[tuple[bool, object]]) -> tuple[bool, object]:
-        # A window that grew has a later end, so that the watermark has passed it only if it has passed all of them.
+        # The merged window has the latest end, so the watermark has passed it only if it has passed all of them.
         passed = all(passed for passed, _ in states)
         part = self._part(passed)
         alike = [inner for other, inner in states if other == passed]
@@ -248,7 +248,7 @@ class AfterWatermark(Trigger):
 
     def finishes(self, allowed_lateness: int) -> str | None:
         if self.late is None and allowed_lateness > 0:
-            return f"{self!r} gives nothing for elements that come within the allowed lateness; say late=AfterCount(1)"
+            return f"{self!r} gives nothing for elements within the allowed lateness; add late=AfterCount(1)"
         return None
 
     def describe(self) -> dict[str, object]:
@@ -260,7 +260,7 @@ class AfterWatermark(Trigger):
 
 
 class DefaultTrigger(AfterWatermark):
-    """When the watermark passes the end of the window, and once more whenever something late comes."""
+    """When the watermark passes the end of the window, and again whenever late elements arrive."""
 
     def __init__(self) -> None:
         super().__init__(late=AfterCount(1))
@@ -270,7 +270,7 @@ class DefaultTrigger(AfterWatermark):
 
 
 class Repeatedly(Trigger):
-    """Its trigger again and again: it starts anew each time it has finished."""
+    """Repeats a trigger: it starts again each time it has finished."""
 
     def __init__(self, underlying: Trigger) -> None:
         check_parts("Repeatedly", [underlying])
@@ -309,7 +309,7 @@ class Repeatedly(Trigger):
 
 
 class Always(Trigger):
-    """After every bundle that brought elements. The state is whether there are any."""
+    """After every bundle with elements. The state is whether there are any."""
 
     def start(self) -> bool:
         return False
@@ -341,7 +341,7 @@ def _described(trigger: Trigger | None) -> Any:
 
 
 def check_parts(owner: str, parts: Sequence[Any]) -> None:
-    """Refuses what is not a trigger."""
+    """Raises InvalidStep for anything that is not a trigger."""
     problems = []
     for part in parts:
         if not isinstance(part, Trigger):

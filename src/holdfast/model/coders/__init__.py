@@ -1,7 +1,7 @@
 """Coders: how values become bytes and come back.
 
-`PlainCoder` is the default and takes any plain Python value. The others are for those who want a fixed type,
-a smaller or more readable form, or classes of their own. `Coder` is the base for coders of your own.
+`PlainCoder` is the default and takes any plain Python value. Use another one for a fixed type, a smaller or
+more readable form, or your own classes. `Coder` is the base class of your own coders.
 """
 
 from holdfast.model.coders.base import Coder, Encoded

@@ -22,7 +22,7 @@ _SHORT.maxstring = _SHORT.maxother = 120
 class Encoded(bytes):
     """The encoded form of one value, as the engine keeps it in memory.
 
-    A type of its own, so that it is never taken for a value of type bytes. It never leaves the engine.
+    It has its own type so that it is never mistaken for a value of type bytes. It never leaves the engine.
     """
 
     __slots__ = ()
@@ -31,31 +31,31 @@ class Encoded(bytes):
 class Coder(ABC, Generic[T]):
     """How values of one kind become bytes and come back.
 
-    A coder of your own brings `encode` and `decode`, and may say more of its values:
+    A coder of your own defines `encode` and `decode`, and may say more about its values:
 
         class CelsiusCoder(Coder[Celsius]):
             def encode(self, value): return struct.pack(">d", value.degrees)
             def decode(self, data): return Celsius(*struct.unpack(">d", data))
-            def is_deterministic(self): return True   # same value, same bytes: fit for keys
+            def is_deterministic(self): return True   # same value, same bytes: usable for keys
             def is_immutable(self): return True       # the engine may keep values instead of bytes
 
     Contract:
 
-    - `decode(encode(value))` equals `value`. Both may raise whatever they like: the engine sees a CoderError
-      with theirs as its cause.
-    - Change `version` when bytes written before can no longer be read. `identifier` and `version` are stored.
+    - `decode(encode(value))` equals `value`. Both may raise anything: the engine raises a CoderError with
+      that exception as its cause.
+    - Change `version` when older bytes can no longer be read. `identifier` and `version` are stored.
     - A coder with parameters adds them to `describe()`: coders with equal descriptions are equal.
     - Coders are sent to other processes: they must be picklable.
 
-    The engine keeps values in memory as *stored* values: the value itself where it is immutable, an `Encoded`
-    otherwise. `freeze` and `thaw` lead there and back. Changing what was given to `freeze` or came out of
-    `thaw` never changes what is stored. `encode_block` and `decode_block` take many stored values at once; a
-    block may give an Encoded back for a value that went in as itself, and the other way round.
+    In memory the engine keeps *stored* values: an immutable value itself, any other as an `Encoded`. `freeze`
+    and `thaw` convert to and from them. Changing a value after `freeze`, or one that came from `thaw`, never
+    changes what is stored. `encode_block` and `decode_block` take many stored values at once; a value that
+    goes into a block as itself may come back as an Encoded, and vice versa.
     """
 
     version: int = 1
     direct_types: frozenset[type] = frozenset()
-    """Exact types whose values are stored as they are, without any check."""
+    """Exact types whose values are stored as they are, unchecked."""
 
     @abstractmethod
     def encode(self, value: T) -> bytes: ...
@@ -66,12 +66,12 @@ class Coder(ABC, Generic[T]):
     def is_deterministic(self) -> bool:
         """Does the same value always have the same bytes?
 
-        Equal values that can be told apart may differ: 1 and 1.0, 0.0 and -0.0, Decimal("1") and its "1.0".
+        Equal but distinguishable values may differ: 1 and 1.0, 0.0 and -0.0, Decimal("1") and Decimal("1.0").
         """
         return False
 
     def is_immutable(self) -> bool:
-        """Are all of its values immutable, so that the engine may keep them decoded?"""
+        """Are all its values immutable, so that the engine may keep them decoded?"""
         return False
 
     @property
@@ -80,7 +80,7 @@ class Coder(ABC, Generic[T]):
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
     def describe(self) -> dict[str, object]:
-        """What a manifest stores of this coder: JSON values only."""
+        """What a manifest records about this coder: JSON values only."""
         return {"id": self.identifier, "version": self.version}
 
     def freeze(self, value: T) -> object:
@@ -89,11 +89,11 @@ class Coder(ABC, Generic[T]):
         return value if self.is_immutable() else Encoded(data)
 
     def thaw(self, stored: object) -> T:
-        """The value of a stored form: a new one each time, if it is mutable."""
+        """The value of a stored form; if it is mutable, a new one each time."""
         return self.decode_checked(stored) if type(stored) is Encoded else stored  # type: ignore[return-value]
 
     def encode_block(self, stored: Sequence[object]) -> bytes:
-        """One block of bytes for many stored values. The layouts are drawn in `blocks`."""
+        """One block of bytes for many stored values. `blocks` describes the layouts."""
         try:
             return self._write_block(stored if type(stored) is list else list(stored))
         except CoderError:
@@ -130,7 +130,7 @@ class Coder(ABC, Generic[T]):
         return blocks.read_slices(block, Encoded)
 
     def encode_checked(self, value: T) -> bytes:
-        """encode(), every failure as a CoderError which names coder and value."""
+        """encode(), with every failure turned into a CoderError that names coder and value."""
         try:
             data = self.encode(value)
         except CoderError:
@@ -142,7 +142,7 @@ class Coder(ABC, Generic[T]):
         return bytes(data)
 
     def decode_checked(self, data: bytes) -> T:
-        """decode(), every failure as a CoderError which names coder and bytes. It is given plain bytes."""
+        """decode() of plain bytes, with every failure turned into a CoderError that names coder and bytes."""
         try:
             return self.decode(bytes(data))
         except CoderError:
@@ -151,13 +151,13 @@ class Coder(ABC, Generic[T]):
             raise self.damaged(data, error) from error
 
     def misfit(self, value: object, why: str, todo: str = "") -> CoderError:
-        """The error for a value which this coder does not take."""
+        """The error for a value that this coder does not take."""
         kind = type(value).__qualname__
         what = f"The coder {self.identifier!r} cannot encode {shortened(value)} of type {kind}."
         return CoderError(what, detail=why, todo=todo)
 
     def damaged(self, data: bytes, error: Exception) -> CoderError:
-        """The error for bytes which this coder cannot read."""
+        """The error for bytes that this coder cannot read."""
         return CoderError(
             f"The coder {self.identifier!r} cannot decode {len(data)} bytes: {shortened(bytes(data[:64]))}.",
             detail=f"{type(error).__name__}: {error}",
@@ -178,10 +178,10 @@ class Coder(ABC, Generic[T]):
 
 
 class BuiltinCoder(Coder[T]):
-    """A coder of this package: it has a short name, and its own block layouts.
+    """A coder of this package: it has a short name and its own block layouts.
 
     Closed to subclasses elsewhere: blocks do not go through encode() and decode(), so a subclass that
-    overrides these (say, to encrypt) would be passed over without notice.
+    overrides these (say, to encrypt) would be silently bypassed.
     """
 
     short_name: ClassVar[str]
@@ -191,7 +191,7 @@ class BuiltinCoder(Coder[T]):
         if not cls.__module__.startswith(__name__.rpartition(".")[0] + "."):
             raise TypeError(
                 f"{cls.__qualname__} cannot be a subclass of {cls.__mro__[1].__qualname__}: "
-                "derive it from Coder, and let it hold the other coder."
+                "derive it from Coder, and wrap the other coder in it."
             )
 
     @property

@@ -1,7 +1,7 @@
-"""Blocks: many values of one coder as one piece of bytes, laid out by column rather than by value.
+"""Blocks: many values of one coder in one byte string, laid out by column rather than by value.
 
-The first byte of a block names its layout; a reader goes by that byte alone, whatever a writer would choose
-today. All numbers are little-endian; counts and lengths are unsigned.
+The first byte of a block names its layout; a reader goes by that byte alone, whatever today's writer would
+choose. All numbers are little-endian; counts and lengths are unsigned.
 
     tag   layout        body
     ----  ------------  --------------------------------------------------------------------------------------
@@ -13,19 +13,19 @@ today. All numbers are little-endian; counts and lengths are unsigned.
     0x06  columns       count (8) | number of columns (4) | block lengths (8 each) | one block per column
     0x07  nullable      count (8) | bit mask, 1 = present (⌈count / 8⌉) | a block of the values present
     0x08  big integers  a slices body; every part is a big-endian two's complement
-    0x09  texts         a slices body; every part is UTF-8, lone surrogates let through
+    0x09  texts         a slices body; every part is UTF-8, lone surrogates allowed
     0x0A  steps         width (1 byte: 1, 2 or 4) | count (8) | first (8, signed) | unit (8) | count - 1 differences to
                         the number before, in units, signed: the lowest byte of each, then the next, `width` times
 
-Steps are integers too: large numbers that are close to each other, as times are. All zeros come together there, which is
-what a compressor likes.
+Steps are integers too: large numbers that are close to each other, such as times. The layout puts all zero bytes together,
+which compresses well.
 
 Invariants:
 
-- Whoever reads a block checks every count and length against the bytes that are there before using it.
-- Bytes are left over nowhere: a body that ends early or late is damaged.
-- There is no checksum here: what stores blocks has one for the whole file. A flipped bit inside a number is
-  another number.
+- A reader checks every count and length against the actual bytes before using it.
+- No bytes are ever left over: a body that ends early or late is damaged.
+- There is no checksum here: whatever stores blocks has one for the whole file. A flipped bit in a number just
+  makes it another number.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ BIG_INTEGERS = 0x08
 TEXTS = 0x09
 STEPS = 0x0A
 INTEGER_LAYOUTS = frozenset({INTEGERS, STEPS})
-"""What `write_integers` gives, and `read_integers` takes."""
+"""The layouts that `write_integers` writes and `read_integers` reads."""
 
 _WIDTHS = (1, 2, 4, 8)
 _STEPS_AT = 26
@@ -94,8 +94,8 @@ class Damaged(ValueError):
 def unpack(data: bytes, extension: Callable[[int, bytes], Any] | None = None) -> Any:
     """The one MessagePack value in `data`.
 
-    The library below stops after the first value and ignores what follows. To notice left-over bytes the
-    value is read as the first of a pair whose second is a sentinel.
+    The library stops after the first value and ignores what follows. To notice left-over bytes, the value is
+    read as the first of a pair whose second is a sentinel.
     """
     pair = ormsgpack.unpackb(_PAIR + data + _SENTINEL_PACKED, ext_hook=extension)
     if pair[1] != _SENTINEL:
@@ -132,7 +132,7 @@ def read_slices(block: bytes, kind: Callable[[bytes], Any]) -> list[Any]:
 
 
 def write_integers(values: Sequence[int]) -> bytes | None:
-    """None if one of them does not fit into 64 bits."""
+    """None if one of them does not fit in 64 bits."""
     try:
         array = np.fromiter(values, dtype="<i8", count=len(values))
     except OverflowError:

@@ -7,7 +7,7 @@ A *part* is the length of its bytes as a varint, and the bytes.
     tuple     one part for each component
     list      number of elements as a varint, one part each
     iterable  the same
-    map       number of entries as a varint, a part for key and value each
+    map       number of entries as a varint, then a part for each key and each value
     nullable  00 for None; 01 and the bytes of the value
     json      UTF-8 JSON text without spaces
 """
@@ -152,7 +152,7 @@ class ListCoder(BuiltinCoder[list[T]]):
 
 
 class IterableCoder(ListCoder[T]):
-    """Anything that can be iterated over, but for text, bytes and mappings; it comes back as a list."""
+    """Any iterable except text, bytes and mappings; it comes back as a list."""
 
     short_name = "iterable"
 
@@ -163,7 +163,7 @@ class IterableCoder(ListCoder[T]):
 
 
 class MapCoder(BuiltinCoder[dict[K, V]]):
-    """Dicts with one coder for all keys and one for all values. As the order is kept, not deterministic."""
+    """Dicts with one coder for all keys and one for all values. Keeps the order, so it is not deterministic."""
 
     short_name = "map"
 
@@ -254,7 +254,7 @@ class NullableCoder(BuiltinCoder[T | None]):
 class JsonCoder(BuiltinCoder[Any]):
     """JSON values, stored as text that people and other programs can read.
 
-    Refuses what JSON would change without notice: tuples, keys other than text, nan, infinities, subclasses.
+    Refuses what JSON would silently change: tuples, keys other than text, nan, infinities, subclasses.
     """
 
     short_name = "json"
@@ -286,7 +286,7 @@ class JsonCoder(BuiltinCoder[Any]):
                     raise self.misfit(value, f"The key {shortened(key)} is not text, at {where or 'top'}.")
                 self._check(item, f"{where}[{shortened(key)}]")
         elif kind not in (str, int, float, bool, type(None)):
-            why = f"{shortened(value)} of type {kind.__qualname__} has no equal in JSON, at {where or 'top'}."
+            why = f"{shortened(value)} of type {kind.__qualname__} has no equivalent in JSON, at {where or 'top'}."
             raise self.misfit(value, why)
 
 
@@ -323,7 +323,7 @@ def _write_part(out: list[bytes], coder: Coder[T], value: T, where: str) -> None
 
 
 class _Reader:
-    """Reads parts one after the other; what does not add up is a CoderError of the coder that reads."""
+    """Reads parts one after another; raises a CoderError of the reading coder if they do not add up."""
 
     def __init__(self, coder: Coder[Any], data: bytes) -> None:
         self._coder = coder
@@ -333,7 +333,7 @@ class _Reader:
     def count(self) -> int:
         try:
             number, self._at = read_varint(self._data, self._at)
-            if number > len(self._data) - self._at:  # Every part takes a byte at least.
+            if number > len(self._data) - self._at:  # Every part takes at least one byte.
                 raise blocks.Damaged("fewer parts than announced")
         except blocks.Damaged as error:
             raise self._coder.damaged(self._data, error) from error

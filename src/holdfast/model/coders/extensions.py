@@ -1,6 +1,6 @@
-"""What MessagePack lacks, as its extension types: the numbers, and how single values are written in them.
+"""What MessagePack lacks, as extension types: their numbers, and how single values are written in them.
 
-The numbers are a stored format: they are added to, never changed and never reused.
+The numbers are part of the stored format: new ones may be added, existing ones are never changed or reused.
 
     number  value              content
     ------  -----------------  ---------------------------------------------------------------------------
@@ -10,7 +10,7 @@ The numbers are a stored format: they are added to, never changed and never reus
          4  frozenset          the same
          5  bytearray          the bytes
          6  int                two's complement, big-endian: for integers beyond 64 bits
-         7  str                UTF-8 with surrogates let through: for text that is no valid Unicode
+         7  str                UTF-8 with surrogates allowed: for text that is not valid Unicode
          8  datetime           [microseconds of wall clock since 0001-01-01, fold, zone]
          9  date               proleptic ordinal
         10  time               [microseconds since midnight, fold, zone]
@@ -55,7 +55,7 @@ _TIMES_MODULE = "holdfast.model.time.timestamps"
 
 
 def own_zone(value: datetime | time) -> datetime | time:
-    """The same moment; a zone of a class that cannot be stored becomes its present offset."""
+    """The same moment; a zone of a class that cannot be stored becomes its offset at that moment."""
     zone = value.tzinfo
     if zone is None or type(zone) is timezone or (type(zone) is ZoneInfo and zone.key is not None):
         return value
@@ -66,7 +66,7 @@ def own_zone(value: datetime | time) -> datetime | time:
 
 
 def is_time_type(kind: type) -> bool:
-    """Is it Timestamp or Duration? Without an import: where such a value is, its module is."""
+    """Is it Timestamp or Duration? Needs no import: if such a value exists, its module is loaded."""
     return kind.__module__ == _TIMES_MODULE and kind.__name__ in ("Timestamp", "Duration")
 
 

@@ -1,4 +1,4 @@
-"""Integers of any size as bytes. Linear in their length: damaged input cannot make a reader slow."""
+"""Integers of any size as bytes, in linear time: damaged input cannot make a reader slow."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read_varint(data: bytes, start: int) -> tuple[int, int]:
 
 
 def write_big_integer(value: int) -> bytes:
-    """Two's complement, big-endian, in as few bytes as hold it."""
+    """Two's complement, big-endian, in the fewest possible bytes."""
     return value.to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 

@@ -1,4 +1,4 @@
-"""The coder of what cannot be decoded here: values stay the bytes that they are."""
+"""The coder for what cannot be decoded here: values stay bytes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["OpaqueCoder"]
 
 
 class OpaqueCoder(Coder[Any]):
-    """Stands for a coder of a user's own, or one that pickles, where its code is not at hand or not trusted.
+    """Stands in for a user's own coder, or one that pickles, where its code is not available or not trusted.
 
-    Such coders store each value as one piece of bytes, so that values can be kept, moved and counted without decoding.
+    Such coders store each value as one byte string, so values can be kept, moved and counted without decoding.
     """
 
     def __init__(self, description: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""Coders that pickle: for values nothing else can take.
+"""Coders that pickle: for values that no other coder takes.
 
-To unpickle is to run code that the bytes name. Their descriptions say "opaque", and no tool decodes them
-unless it is told to trust whoever wrote the bytes.
+Unpickling runs code that the bytes name. The descriptions of these coders say "opaque", and no tool decodes
+their values unless it is told to trust whoever wrote the bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["CloudpickleCoder", "PickleCoder"]
 _PROTOCOL = 5
 _MAIN = "__main__"
 _COPIES = ("cloudpickle", "pyspark.cloudpickle")
-"""Where cloudpickle may be: the package, or the copy that PySpark brings along."""
+"""Where cloudpickle may be found: the package, or the copy inside PySpark."""
 _ELSEWHERE = (
     "Use CloudpickleCoder(), which stores the class along with its values; or put the class into a module of its own, "
     "which the workers can import."
@@ -31,9 +31,9 @@ _ELSEWHERE = (
 
 
 class PickleCoder(BuiltinCoder[Any]):
-    """Anything that can be pickled. Its bytes depend on the classes being importable where they are read.
+    """Anything that can be pickled. Its classes must be importable where the bytes are read.
 
-    So a value of a class of the script itself, `__main__`, is refused: a worker's `__main__` is another one.
+    So values of classes defined in the script itself, `__main__`, are refused: a worker has another `__main__`.
     """
 
     short_name = "pickle"
@@ -71,13 +71,13 @@ class PickleCoder(BuiltinCoder[Any]):
         return pickle.loads(data)
 
     def _advice(self, error: Exception) -> str:
-        """What a class that is not found by its name, here or in a worker, needs."""
+        """What to do about a class that cannot be found by its name, here or in a worker."""
         is_lost = isinstance(error, (pickle.PicklingError, AttributeError, ImportError))
         return _ELSEWHERE if is_lost else ""
 
 
 class CloudpickleCoder(PickleCoder):
-    """As PickleCoder, for lambdas and classes of a script or notebook too. Needs the package cloudpickle, or PySpark."""
+    """Like PickleCoder, but also takes lambdas and classes of a script or notebook. Needs cloudpickle or PySpark."""
 
     short_name = "cloudpickle"
 
@@ -96,19 +96,19 @@ class CloudpickleCoder(PickleCoder):
 
 
 class _Names(pickle.Pickler):
-    """Refuses what a pickle would take from `__main__` by its name."""
+    """Refuses what would be pickled as a name in `__main__`."""
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, (type, FunctionType)) and thing.__module__ == _MAIN:
             kind = "class" if isinstance(thing, type) else "function"
             raise pickle.PicklingError(
-                f"the {kind} {thing.__qualname__} is of the script itself, which no worker can import"
+                f"the {kind} {thing.__qualname__} is defined in the script itself, which no worker can import"
             )
         return NotImplemented
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads what any copy of cloudpickle wrote with the one that is here."""
+    """Reads what any copy of cloudpickle wrote, using the copy found here."""
 
     def find_class(self, module: str, name: str) -> Any:
         for copy in _COPIES:
@@ -118,7 +118,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _cloudpickle() -> Any:
-    """PySpark's copy where Spark is in use: it brought the functions here, and knows their classes. Else any."""
+    """PySpark's copy where Spark is in use, since it sent the functions here and knows their classes; otherwise any."""
     copies = reversed(_COPIES) if "pyspark" in sys.modules else iter(_COPIES)
     for name in copies:
         try:
@@ -132,7 +132,7 @@ def _cloudpickle() -> Any:
 
 
 def annotation_problems(coder: object, annotation: Any, what: str) -> Iterator[str]:
-    """Of values that are declared to be of a class of `__main__`, and would be pickled by its name: that they cannot be."""
+    """Problems with values whose declared class is in `__main__` and would be pickled by name."""
     if not _pickles_by_name(coder):
         return
     for cls in dict.fromkeys(_classes_in(annotation)):
@@ -142,7 +142,7 @@ def annotation_problems(coder: object, annotation: Any, what: str) -> Iterator[s
 
 
 def _pickles_by_name(coder: object) -> bool:
-    """Whether a coder, or one that it is made of, is a PickleCoder."""
+    """Whether a coder, or one of its parts, is a PickleCoder."""
     if type(coder) is PickleCoder:
         return True
     if isinstance(coder, (list, tuple)):

@@ -17,27 +17,26 @@ from holdfast.model.coders.plain_format import ATOMS, DEPTH_MAX, MISSING, PLAIN,
 __all__ = ["FastPrimitivesCoder", "PlainCoder", "default_coder"]
 
 _TODO = (
-    "Use RecordCoder for dataclasses, NamedTuples and msgspec structs, or a Coder of your own; "
-    "PickleCoder if nothing else will do."
+    "Use RecordCoder for dataclasses, NamedTuples and msgspec structs, or your own Coder; "
+    "PickleCoder as a last resort."
 )
 _COLUMN_LAYOUTS = {bytes((tag,)) for tag in (*blocks.INTEGER_LAYOUTS, blocks.FLOATS, blocks.BOOLEANS, blocks.VALUES)}
 _IMMUTABLE_LEAVES = frozenset(extensions.LEAF_NUMBERS) - {bytearray}
 
 
 class PlainCoder(BuiltinCoder[Any]):
-    """Any plain Python value, and every value comes back with the type it had.
+    """Any plain Python value; every value comes back with the type it had.
 
-    Plain are None, bool, int of any size, float, complex, str, bytes, bytearray, list, tuple, dict with any
-    plain keys, set, frozenset, datetime, date, time, timedelta, Decimal, UUID, Timestamp and Duration,
-    nested up to 128 levels deep. A numpy scalar becomes the Python value it holds. Subclasses of these
-    (NamedTuples and enumerations too) and all other classes are refused.
+    Plain values are None, bool, int of any size, float, complex, str, bytes, bytearray, list, tuple, dict with
+    any plain keys, set, frozenset, datetime, date, time, timedelta, Decimal, UUID, Timestamp and Duration,
+    nested up to 128 levels deep. A numpy scalar becomes the Python value it holds. Subclasses of these types
+    (including NamedTuples and enumerations) and all other classes are refused.
 
-    A dict keeps its order, so two equal dicts of different order have different bytes. But for that the same
-    value always has the same bytes; sets are sorted. Zones of datetimes: UTC offsets and ZoneInfo keys are
-    kept, any other zone becomes its offset.
+    A dict keeps its order, so equal dicts in different order have different bytes. Otherwise the same value
+    always has the same bytes; sets are sorted. UTC offsets and ZoneInfo keys of datetimes are kept; any other
+    zone becomes its offset.
 
-    Stored as they are: atoms and all other immutable values, tuples and frozensets of such included. The rest
-    is Encoded.
+    Immutable values, including tuples and frozensets of them, are stored as they are; all others are Encoded.
     """
 
     short_name = "plain"
@@ -83,7 +82,7 @@ class PlainCoder(BuiltinCoder[Any]):
             raise self.misfit(stored, misfit.where() + ".", _TODO) from misfit.__cause__
 
     def _write_atoms(self, values: list[Any], kinds: set[type]) -> bytes | None:
-        """None if they are not all atoms, or not all of them natural to MessagePack."""
+        """None if they are not all atoms, or MessagePack cannot hold some of them exactly."""
         if kinds == {float}:
             return blocks.write_floats(values)
         if kinds == {int}:
@@ -98,7 +97,7 @@ class PlainCoder(BuiltinCoder[Any]):
             return None
 
     def _write_tuples(self, rows: list[Any]) -> bytes | None:
-        """None if they are not of one length, or hold anything but atoms."""
+        """None if they differ in length, or hold anything but atoms."""
         lengths = set(map(len, rows))
         if len(lengths) != 1 or 0 in lengths:
             return None
@@ -133,17 +132,17 @@ class PlainCoder(BuiltinCoder[Any]):
 
 
 FastPrimitivesCoder = PlainCoder
-"""The name this coder has in Beam."""
+"""Beam's name for this coder."""
 
 
 @cache
 def default_coder() -> PlainCoder:
-    """The coder of cells and keys for which none was declared."""
+    """The coder of cells and keys that declare none."""
     return PlainCoder()
 
 
 def _immutable(value: Any, depth: int) -> Any:
-    """The value, normalised, if it is an immutable plain one through and through; MISSING if not."""
+    """The value, normalised, if it is plain and deeply immutable; otherwise MISSING."""
     kind = type(value)
     if kind in ATOMS:
         return value

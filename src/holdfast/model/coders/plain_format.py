@@ -1,11 +1,11 @@
 """The format of plain values: MessagePack where it keeps a value exactly, extension types everywhere else.
 
-Left alone, the MessagePack library would turn a bytearray into bytes, a date used as a key into text, and the
-member of an enumeration into its value. So nothing is handed to it unseen: every container is looked through
-first (by the set of the types in it, which is quick) and whatever MessagePack would change is lowered to an
-extension type.
+By itself, the MessagePack library would turn a bytearray into bytes, a date used as a key into text, and the
+member of an enumeration into its value. So nothing reaches it unchecked: every container is inspected first
+(by the set of types in it, which is quick), and whatever MessagePack would change is lowered to an extension
+type.
 
-Invariant: `unpack(pack(value))` equals `value`, and all types in it are the same.
+Invariant: `unpack(pack(value))` equals `value`, with the same types throughout.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from holdfast.model.coders.base import Encoded, shortened
 __all__ = ["ATOMS", "MISSING", "PLAIN", "Misfit", "PlainFormat", "as_python_scalar", "pack_lowered"]
 
 ATOMS: frozenset[type] = frozenset({int, float, str, bytes, bool, type(None)})
-"""Kept exactly by MessagePack, but for integers beyond 64 bits and lone surrogates: those are reported."""
+"""Kept exactly by MessagePack, except for integers beyond 64 bits and lone surrogates, for which it raises."""
 
 MISSING: Any = object()
 DEPTH_MAX = 128
 
-# The library hides why an extension could not be read: the reason is put aside here until it has returned.
+# The library hides why an extension could not be read: the reason is kept here until it has returned.
 _FAILED = threading.local()
 _HIDDEN = "ext_hook failed"
 
@@ -45,7 +45,7 @@ _OPTIONS = (
 
 
 class Misfit(Exception):
-    """A value that is not plain. `steps` leads to it, innermost first."""
+    """A value that is not plain. `steps` is the path to it, innermost first."""
 
     def __init__(self, why: str, value: Any = MISSING) -> None:
         super().__init__(why)
@@ -54,24 +54,24 @@ class Misfit(Exception):
         self.steps: list[str] = []
 
     def where(self) -> str:
-        """The reason, with the place: "… at ['a'][2]"."""
+        """The reason, with the path: "… at ['a'][2]"."""
         return f"{self.why}, at {''.join(reversed(self.steps))}" if self.steps else self.why
 
 
 class PlainFormat:
-    """Packs and unpacks plain values. Records build upon it: they know some classes more."""
+    """Packs and unpacks plain values. Record formats build on it: they know some more classes."""
 
     def pack(self, value: Any) -> bytes:
-        """Raises a Misfit, and nothing else, for what is not plain."""
+        """Raises a Misfit, and nothing else, if the value is not plain."""
         try:
             return pack_lowered(self.lower(value, 0, False))
         except Misfit:
             raise
-        except Exception:  # The long way round finds out what to do, or what to say.
+        except Exception:  # The slow path finds out how to pack it, or why that is impossible.
             return self._packed(lambda careful: self.lower(value, 0, careful))
 
     def pack_stored(self, stored: list[Any]) -> bytes:
-        """An array of stored values, those which are Encoded as they are."""
+        """An array of stored values; Encoded ones go in as they are."""
 
         def lowered(careful: bool) -> list[Any]:
             return [
@@ -86,7 +86,7 @@ class PlainFormat:
             try:
                 return pack_lowered(lowered(False))
             except TypeError:
-                # Only lone surrogates lead here. Looking for them in every text would cost all other values.
+                # Only lone surrogates lead here. Looking for them in every text would slow down all other values.
                 return pack_lowered(lowered(True))
         except Misfit:
             raise
@@ -172,7 +172,7 @@ class PlainFormat:
         return ormsgpack.Ext(extensions.DICT, pack_lowered(pairs))
 
     def lower_fields(self, value: dict[str, Any], depth: int, careful: bool, step: str) -> dict[str, Any]:
-        """For a dict whose keys are text that MessagePack can take."""
+        """Lowers a dict whose keys are text that MessagePack takes."""
         if not careful and ATOMS.issuperset(map(type, value.values())):
             return value
         lowered: dict[str, Any] = {}
@@ -234,12 +234,12 @@ def as_python_scalar(value: Any) -> Any:
 
 
 def pack_lowered(lowered: Any) -> bytes:
-    """Raises a TypeError for lone surrogates: what catches it lowers the whole value once more, carefully."""
+    """Raises a TypeError for lone surrogates: the caller then lowers the whole value again, carefully."""
     return ormsgpack.packb(lowered, default=_big_integer, option=_OPTIONS)
 
 
 def _big_integer(value: Any) -> Any:
-    # All else was lowered before: if this meets another type, the library must not guess.
+    # Everything else was lowered before: for any other type the library must not guess.
     if type(value) is not int:
         raise TypeError(f"unexpected {type(value)}")
     return _leaf(extensions.BIG_INTEGER, value)

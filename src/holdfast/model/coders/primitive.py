@@ -1,15 +1,15 @@
 """Coders for single values of one type. All are immutable, and the same value has the same bytes.
 
-They take the type they are named for, and convert what holds the same value (numpy scalars, an int where
-a float is wanted); all else is refused, a bool as an integer too.
+They take the type they are named for, and convert other types that hold the same value (numpy scalars, an int
+where a float is wanted). Everything else is refused, including a bool for an integer.
 
     id          encoded form
     ----------  ---------------------------------------------------------------------
-    varint      zigzag, then groups of 7 bits, lowest first (LEB128); any size
-    bigint      two's complement, big-endian, as short as it can be
+    varint      zigzag, then 7 bits per byte, lowest first (LEB128); any size
+    bigint      two's complement, big-endian, as short as possible
     float       IEEE 754 double, big-endian
     bool        00 or 01
-    str         UTF-8, lone surrogates let through
+    str         UTF-8, lone surrogates allowed
     bytes       the bytes
     timestamp   microseconds since the epoch, signed, 8 bytes, big-endian
     decimal     the digits as ASCII text
@@ -52,12 +52,12 @@ T = TypeVar("T")
 
 
 def _is_numpy_integer(value: Any) -> bool:
-    # numpy counts spans of time among its integers.
+    # numpy counts timedelta64 among its integers.
     return isinstance(value, np.integer) and not isinstance(value, np.timedelta64)
 
 
 class _PrimitiveCoder(BuiltinCoder[T]):
-    """Subclasses bring `_convert` for what is not of a direct type, `_pack` and `_unpack` for what is."""
+    """Subclasses define `_convert` for values that are not of a direct type, `_pack` and `_unpack` for those that are."""
 
     wanted: str
 
@@ -88,13 +88,13 @@ class _PrimitiveCoder(BuiltinCoder[T]):
         return converted
 
     def _direct(self, stored: list[Any]) -> list[Any]:
-        """The same values, all of a direct type: what is Encoded is decoded."""
+        """The same values, all of a direct type: Encoded ones are decoded."""
         if self.direct_types.issuperset(set(map(type, stored))):
             return stored
         return [self.freeze(self.thaw(item)) for item in stored]
 
     def _convert(self, value: Any) -> Any:
-        """The same value as a direct type, or anything else if there is none."""
+        """The same value as a direct type, or anything else if that is impossible."""
         return None
 
     def _pack(self, value: T) -> bytes:
@@ -125,7 +125,7 @@ class _IntegerCoder(_PrimitiveCoder[int]):
 
 
 class VarIntCoder(_IntegerCoder):
-    """Integers of any size; near zero they take few bytes."""
+    """Integers of any size; those near zero take few bytes."""
 
     short_name = "varint"
 
@@ -152,7 +152,7 @@ class BigIntegerCoder(_IntegerCoder):
 
 
 class FloatCoder(_PrimitiveCoder[float]):
-    """Floats, bit by bit: nan, infinities and -0.0 come back as they went in."""
+    """Floats, bit for bit: nan, infinities and -0.0 come back unchanged."""
 
     short_name = "float"
     wanted = "numbers that a float can hold (float, int, numpy numbers; not bool)"
@@ -264,7 +264,7 @@ class BytesCoder(_MessagePackedCoder[bytes]):
 
 
 class DecimalCoder(_PrimitiveCoder[Decimal]):
-    """Decimals with all of their digits and their exponent: Decimal("1.10") stays so. An int is converted."""
+    """Decimals with all their digits and their exponent: Decimal("1.10") stays as it is. An int is converted."""
 
     short_name = "decimal"
     wanted = "decimals (Decimal, int)"
@@ -292,13 +292,13 @@ class DecimalCoder(_PrimitiveCoder[Decimal]):
 
 
 class TimestampCoder(_PrimitiveCoder["Timestamp"]):
-    """Timestamps to the microsecond. A number is taken as seconds since the epoch."""
+    """Timestamps to the microsecond. A number means seconds since the epoch."""
 
     short_name = "timestamp"
     wanted = "points in time (Timestamp, or a number of seconds)"
 
     def __init__(self) -> None:
-        # Imported late: timestamps may come to need coders one day, never the other way round at import.
+        # Imported late, so that importing coders never imports timestamps.
         from holdfast.model.time.timestamps import Timestamp
 
         self._timestamp = Timestamp

@@ -1,4 +1,4 @@
-"""Shapes: what a class of records has for fields, how to take a value apart, how to put one together."""
+"""Shapes: the fields of a record class, and how to take its values apart and put them together."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _IMMUTABLE_TYPES = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """The fields of one class of records."""
+    """The fields of one record class."""
 
     names: tuple[str, ...]
     defaults: dict[str, Callable[[], Any]]
-    """What makes the default, for each field that has one."""
+    """Makes the default, for each field that has one."""
     types: dict[str, Any]
     annotations: dict[str, str]
     is_immutable: bool
@@ -58,7 +58,7 @@ def is_record_class(kind: Any) -> bool:
     if issubclass(kind, msgspec.Struct):
         return True
     if dataclasses.is_dataclass(kind):
-        # Init-only variables are not kept anywhere: such a value cannot be taken apart.
+        # Init-only variables are not kept on the value, so it cannot be taken apart.
         pseudo_fields = kind.__dataclass_fields__.values()
         return kind.__new__ is object.__new__ and not any(
             field._field_type is dataclasses._FIELD_INITVAR  # type: ignore[attr-defined]
@@ -138,7 +138,7 @@ def _constant(value: Any) -> Callable[[], Any]:
 
 
 def _hints(kind: type[Any]) -> dict[str, Any]:
-    """The annotations as types; those that cannot be resolved (names local to a function) as their text."""
+    """The annotations as types; those that cannot be resolved (names local to a function) as text."""
     try:
         return typing.get_type_hints(kind)
     except Exception:
@@ -152,7 +152,7 @@ def _is_immutable_type(annotation: Any) -> bool:
 
 
 def _spelled(annotation: Any) -> str:
-    """One spelling for one type, however the source writes it: Optional[int] is int | None."""
+    """One spelling for each type, however the source writes it: Optional[int] is int | None."""
     if isinstance(annotation, str):
         return annotation
     if annotation is None or annotation is type(None):
@@ -168,7 +168,7 @@ def _spelled(annotation: Any) -> str:
 
 
 def reachable_classes(start: Iterable[Any]) -> list[type[Any]]:
-    """The classes of records and enumerations among these, and those which their annotations mention."""
+    """The record and enumeration classes among these, and those that their annotations mention."""
     found: dict[type[Any], None] = {}
     waiting = list(start)
     while waiting:

@@ -1,8 +1,8 @@
 """RecordCoder: dataclasses, NamedTuples and msgspec structs, field by field.
 
-A record is stored as a MessagePack map from field name to value, in the format of plain values; records and
-members of enumerations inside it carry the name of their class. So a value comes back with the types it had,
-whatever its annotations say, and can be looked at without the class (`RecordViewCoder`).
+A record is stored as a MessagePack map from field name to value, in the format of plain values; nested records
+and enumeration members carry the name of their class. So a value comes back with the types it had, whatever
+its annotations say, and can be read without the class (`RecordViewCoder`).
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ __all__ = ["RecordCoder", "RecordViewCoder"]
 T = TypeVar("T")
 
 _IMMUTABLE_KINDS = ATOMS | (frozenset(extensions.LEAF_NUMBERS) - {bytearray})
-_TODO = "Name further classes that a field may hold: RecordCoder(Order, Line, Colour)."
+_TODO = "Name the other classes that a field may hold: RecordCoder(Order, Line, Colour)."
 
 
 class RecordCoder(BuiltinCoder[T]):
-    """Values of one class of records: a dataclass, a NamedTuple or a msgspec struct.
+    """Values of one record class: a dataclass, a NamedTuple or a msgspec struct.
 
-    A field may hold any plain value, and records and enumerations of the classes that the annotations mention,
+    A field may hold any plain value, and records and enumerations of the classes that the annotations mention
     or that are given as `more`. A value of a subclass is refused.
 
-    When fields change: a field that is missing in the data takes its default (without one it is a CoderError);
-    a field that the class no longer has is ignored. Dataclasses are rebuilt as pickle would, without a call of
-    `__init__` and `__post_init__`; structs are called with their fields. Attributes that are not fields, as
-    cached properties, are not kept.
+    When fields change: a field missing from the data takes its default (without one it is a CoderError); a
+    field that the class no longer has is ignored. Dataclasses are rebuilt as pickle would, without calling
+    `__init__` or `__post_init__`; structs are called with their fields. Attributes that are not fields, such
+    as cached properties, are not kept.
 
-    Immutable, and stored as they are, are values of frozen classes whose annotations, and whose actual fields,
-    are all immutable atoms.
+    Values of frozen classes count as immutable, and are stored as they are, if all their annotations and all
+    their actual fields are immutable atoms.
     """
 
     short_name = "record"
@@ -82,7 +82,7 @@ class RecordCoder(BuiltinCoder[T]):
         return self._immutable
 
     def freeze(self, value: T) -> object:
-        # Annotations can be wrong: what counts is what the fields hold.
+        # Annotations can be wrong: what the fields hold is what counts.
         if self._immutable and type(value) is self.record_class:
             held = self._shape.fields_of(value).values()
             if ATOMS.issuperset(map(type, held)) or all(map(_is_stored_as_is, held)):
@@ -107,7 +107,7 @@ class RecordCoder(BuiltinCoder[T]):
 
 
 class RecordViewCoder(BuiltinCoder[Any]):
-    """Reads what any RecordCoder wrote, without its class: as dicts, members of enumerations as their names.
+    """Reads what any RecordCoder wrote, without its class: records as dicts, enumeration members as their names.
 
     For tools. It cannot encode.
     """
@@ -125,7 +125,7 @@ class RecordViewCoder(BuiltinCoder[Any]):
 
 
 class _RecordFormat(PlainFormat):
-    """Plain values, and records and enumerations of some classes."""
+    """Plain values, and records and enumerations of known classes."""
 
     def __init__(self, classes: Iterable[type[Any]]) -> None:
         self.classes = {qualified_name(kind): kind for kind in classes}
@@ -133,7 +133,7 @@ class _RecordFormat(PlainFormat):
         self._shapes = {kind: shape_of(kind) for kind in self._names if is_record_class(kind)}
 
     def pack_record(self, fields: dict[str, Any]) -> bytes:
-        # The name of a field is always valid Unicode, so names go to MessagePack as they are.
+        # Field names are always valid Unicode, so they go to MessagePack as they are.
         return self._packed(lambda careful: self.lower_fields(fields, 0, careful, ".{}"))
 
     def lower_other(self, value: Any, depth: int, careful: bool) -> Any:
@@ -145,7 +145,7 @@ class _RecordFormat(PlainFormat):
             fields = self.lower_fields(self._shapes[kind].fields_of(value), depth, careful, ".{}")
             return ormsgpack.Ext(extensions.RECORD, pack_lowered([name, fields]))
         if not isinstance(value, enum.Enum) or value.name not in kind.__members__:
-            raise Misfit(f"{shortened(value)} is no single member of {name}", value)
+            raise Misfit(f"{shortened(value)} is not a single member of {name}", value)
         return ormsgpack.Ext(extensions.ENUMERATION, pack_lowered([name, value.name]))
 
     def lift_other(self, number: int, values: list[Any]) -> Any:
@@ -170,7 +170,7 @@ class _ViewFormat(PlainFormat):
 
 def _is_stored_as_is(value: Any) -> bool:
     if type(value) in (datetime, time):
-        # A zone of a foreign class is changed by encoding: what is stored must be what comes back.
+        # Encoding changes a zone of a foreign class: what is stored must be what comes back.
         return value.tzinfo is None or type(value.tzinfo) is timezone
     return type(value) in _IMMUTABLE_KINDS
 

@@ -55,10 +55,10 @@ _NESTED: dict[str, tuple[Callable[..., BuiltinCoder[Any]], tuple[str, ...]]] = {
 def coder_from_description(
     description: Mapping[str, Any], *, trust_pickle: bool = False, view_records: bool = False
 ) -> Coder[Any] | None:
-    """The coder that `describe()` described; None if it needs the user's code, or is of another version.
+    """The coder that `describe()` described; None if it needs the user's code, or has another version.
 
-    No code of the user runs. Coders that pickle come back only with `trust_pickle`. With `view_records` a
-    record coder comes back as one that reads records as dicts, and cannot write.
+    Runs no user code. Coders that pickle are returned only with `trust_pickle`. With `view_records`, a record
+    coder is replaced by one that reads records as dicts and cannot write.
     """
 
     def component(part: Any) -> Coder[Any] | None:

@@ -1,1 +1,1 @@
-"""What a user writes, and the step that is made of it: checked as a whole, every problem reported."""
+"""The functions that users write, and the step built from one: checked as a whole, with every problem reported."""

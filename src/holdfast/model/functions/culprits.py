@@ -1,7 +1,7 @@
-"""Finds what keeps an object from being sent to a worker: the deepest things that cannot be, and how one gets there.
+"""Finds what keeps an object from being sent to a worker: the innermost values that fail, and the path to each.
 
-An object is taken apart as cloudpickle would do it: instances by their state, functions and classes that travel by value
-by their variables and members. Only what fails is looked into, so all this costs nothing as long as nothing fails.
+An object is taken apart as cloudpickle would: instances by their state; functions and classes that are pickled by value by
+their variables and members. Only what fails to pickle is inspected, so none of this costs anything in the normal case.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ BACKEND_ADVICE = "Open it in make(), which a worker calls"
 
 _OWNERS = (DoFn, CombineFn, Coder, WindowFn, Trigger, Upgrade)
 _CLOSED = ("pyspark.", "py4j.")
-"""What is inside objects of these packages tells a user nothing."""
+"""Packages whose objects are not inspected: their internals mean nothing to a user."""
 _MADE_ANEW = ("__dict__", "__weakref__", "_abc_impl")
-"""Members of a class that do not travel with it."""
+"""Members of a class that are not pickled with it."""
 
 _SETUP = "Make it in setup(), which every worker calls, and keep only what it is made from: an address, a path, a number"
 _OWN_SETUP = (
@@ -39,15 +39,15 @@ _NO_SETUP = (
     "Make it when it is first used, leave it out in __getstate__, and keep only what it is made from; only a DoFn and a "
     "CombineFn have setup(), where a worker makes such things"
 )
-_DATA_FRAME = "A DataFrame is there on the driver only: give it as a side input, side_inputs={'...': hf.AsDict(df)}"
-_DRIVER_ONLY = "It is there on the driver only: make in setup() what a worker needs, or keep plain values"
+_DATA_FRAME = "A DataFrame exists only on the driver: give it as a side input, side_inputs={'...': hf.AsDict(df)}"
+_DRIVER_ONLY = "It exists only on the driver: make what a worker needs in setup(), or keep plain values"
 
 Children = Iterator[tuple["Spot", Any]]
 
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a value is: as one would write it, where the first name of that comes from, and whose it is."""
+    """Where a value is: its path as Python source, where the first name of the path comes from, and its owner."""
 
     path: str
     note: str = ""
@@ -62,7 +62,7 @@ class Spot:
 
 @dataclass(frozen=True)
 class Culprit:
-    """A value that cannot be pickled although all that it consists of can, and why."""
+    """A value that cannot be pickled although all of its parts can, and why."""
 
     spot: Spot
     value: Any
@@ -70,16 +70,16 @@ class Culprit:
 
 
 def sending_problems(attempt: Callable[[Any], Any], parts: Iterable[tuple[str, Any]], advice: str = "") -> list[str]:
-    """What is in the way of sending these parts, each with what it is called: sentences, one for each thing.
+    """Why these named parts cannot be sent: one sentence for each culprit.
 
-    `attempt` is the sending itself, which raises. `advice` is what to do, if that is always the same.
+    `attempt` tries to send a value and raises if it cannot. `advice` is what to do, if that is always the same.
     """
     search = _Search(attempt)
     return [_problem(culprit, advice) for name, part in parts for culprit in search.below(Spot(name), part)]
 
 
 class _Search:
-    """One walk. It keeps what it has seen, so that no number that stands for an object is used again meanwhile."""
+    """One walk. It keeps what it has seen alive, so that no object id is reused meanwhile."""
 
     def __init__(self, attempt: Callable[[Any], Any]) -> None:
         self._attempt = attempt
@@ -107,7 +107,7 @@ class _Search:
 
 
 def _children(spot: Spot, value: Any) -> Children:
-    """What a value consists of, as far as it is pickled."""
+    """The parts of a value that are pickled with it."""
     if type(value).__module__.startswith(_CLOSED):
         return
     if isinstance(value, types.FunctionType):
@@ -150,7 +150,7 @@ def _of_function(spot: Spot, function: types.FunctionType) -> Children:
 
 
 def _content(cell: Any) -> tuple[Any, ...]:
-    """What a variable holds; nothing, if it has no value yet."""
+    """The value of a variable; empty if it has none yet."""
     try:
         return (cell.cell_contents,)
     except ValueError:
@@ -176,7 +176,7 @@ def _of_mapping(spot: Spot, items: Mapping[Any, Any]) -> Children:
 
 
 def _of_instance(spot: Spot, value: Any) -> Children:
-    """The class of an object, and the state that it gives to be pickled."""
+    """The class of an object, and the state that it would be pickled as."""
     try:
         reduced = value.__reduce_ex__(4)
     except Exception:
@@ -222,5 +222,5 @@ def _advice(culprit: Culprit) -> str:
         return _NO_SETUP
     if owner is not None and not type(owner).__module__.startswith("holdfast."):
         return _SETUP
-    # A plain function, or one of Holdfast's own classes around it: nobody has written a setup for it.
+    # A plain function, or one of Holdfast's own classes around it: there is no setup() that the user could extend.
     return _OWN_SETUP.format(base="DoFn" if isinstance(owner, DoFn) else "CombineFn")

@@ -1,4 +1,4 @@
-"""DoFn: the function that a user writes, and what it may yield."""
+"""DoFn: the function a user writes, and what it may yield."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class DoFn:
     raises, none of its state, timers or outputs survive. Outputs are what a method returns (an iterable) or yields:
     plain values, `TimestampedValue`, `WindowedValue` or `TaggedOutput`.
 
-    What a method wants beyond the element it says by the defaults of its parameters:
+    A method asks for more than the element through the defaults of its parameters:
 
         def process(self, element, count=DoFn.StateParam(COUNT), ts=DoFn.TimestampParam): ...
 
-    Parameters without such a default, after the element, are side inputs.
+    After the element, parameters without such a default are side inputs.
     """
 
-    # Each is typed as what the call is given in its place, so that an editor knows it without an annotation. Elements, keys,
-    # windows and side inputs are what the user says: `window: IntervalWindow = DoFn.WindowParam` passes a type checker.
+    # Each has the type that the call receives, so that an editor knows it without an annotation. Elements, keys, windows
+    # and side inputs are typed by the user: `window: IntervalWindow = DoFn.WindowParam` passes a type checker.
     ElementParam: Any = Param(ParamKind.ELEMENT)
     KeyParam: Any = Param(ParamKind.KEY)
     TimestampParam: Timestamp = Param(ParamKind.TIMESTAMP)  # type: ignore[assignment]
@@ -58,10 +58,10 @@ class DoFn:
         TimerParam = params.TimerParam
 
     def setup(self) -> None:
-        """Called once for an instance, before its first bundle: open connections, load models."""
+        """Called once per instance, before its first bundle: open connections, load models."""
 
     def start_bundle(self) -> None:
-        """Called before the first element of a bundle. Gives no output."""
+        """Called before the first element of a bundle. Cannot give output."""
 
     def process(self, element: Any, *args: Any, **kwargs: Any) -> Iterable[Any] | None:
         """Called for each element, a (key, value) pair, once for each of its windows."""
@@ -78,27 +78,27 @@ class DoFn:
         """Called when the instance is no longer needed; best effort."""
 
     def on_window_expiration(self, *args: Any, **kwargs: Any) -> Iterable[Any] | None:
-        """Called once for each key that had an element in the window, after its timers, before its state goes."""
+        """Called once for each key that had an element in the window, after its timers and before its state is dropped."""
         return None
 
     def default_label(self) -> str:
-        """The name of a step that runs this function, when it is given no other."""
+        """The default name of a step that runs this function."""
         return type(self).__name__
 
     def declaration_problems(self) -> Iterable[str]:
-        """What is wrong with the arguments that it was made with, in sentences; told with all else when it is built."""
+        """What is wrong with the constructor's arguments, in sentences; reported with all other problems of the step."""
         return ()
 
     def state_parameters(self) -> Mapping[str, object]:
-        """Arguments that it was made with and that its stored state depends on, as plain JSON values.
+        """The constructor's arguments that stored state depends on, as plain JSON values.
 
-        They are stored with the state. Code that gives others is refused to go on from it.
+        They are stored with the state. Code whose parameters differ cannot continue from it.
         """
         return {}
 
 
 class Grouped(NamedTuple):
-    """The elements of one key, and window, in a bundle: as columns, in order of arrival."""
+    """The elements of one key and window in a bundle, as columns, in order of arrival."""
 
     values: list[Any]
     times: list[int]
@@ -106,16 +106,16 @@ class Grouped(NamedTuple):
 
 
 class GroupedDoFn(DoFn):
-    """A function that sees the elements of a key together: `process` is called once for each key and window of a bundle,
-    with (key, Grouped). Its timestamp is that of the last of them.
+    """A function that sees all elements of a key at once: `process` is called once for each key and window of a bundle,
+    with (key, Grouped). Its timestamp is that of the last element.
 
-    What it does must not depend on which elements come in one bundle; the functions in Holdfast that are written in
-    this way say where theirs does.
+    Its results must not depend on how elements are split into bundles; Holdfast's own functions of this kind say where
+    theirs do.
     """
 
 
 class TaggedOutput:
-    """An output for the tag's stream rather than for the main one."""
+    """An output for the tag's stream instead of the main one."""
 
     __slots__ = ("tag", "value")
 

@@ -1,6 +1,6 @@
-"""Group state: a function over all values that a key got in a micro-batch, with one state value and one timeout.
+"""Group state: a function over all values of a key in a micro-batch, with one state value and one timeout.
 
-It is the shape of Spark's `flatMapGroupsWithState`, on one value cell and one timer. What a call sees:
+It has the shape of Spark's `flatMapGroupsWithState`, built on one value cell and one timer. What a call sees:
 
     the key has values:           fn(key, values, state)    the pending timeout is cancelled; the call may set a new one
     the key's timeout has passed: fn(key, [], state)        once, with state.hasTimedOut
@@ -49,9 +49,9 @@ _NAMES = {TimeDomain.REAL_TIME: "processing_time", TimeDomain.WATERMARK: "event_
 
 
 class GroupState(Generic[S]):
-    """The state of the key of the present call, with Spark's names. Do not keep it beyond the call.
+    """The state of the current call's key, with Spark's names. Do not keep it beyond the call.
 
-    Numbers are milliseconds, as Spark has them. A timeout is set anew in each call, or there is none afterwards.
+    Numbers are milliseconds, as in Spark. A timeout lasts until the next call, which has to set it again.
     """
 
     __slots__ = ("_cell", "_clocks", "_domain", "_kept", "_timed_out", "_timer")
@@ -64,7 +64,7 @@ class GroupState(Generic[S]):
         self._domain = domain
         self._clocks = clocks
         self._timed_out = timed_out
-        # What `exists` has read, for the `get` that mostly follows: a value is decoded once.
+        # What `exists` read, for the `get` that usually follows: a value is decoded only once.
         self._kept: S | None = _UNREAD
 
     @property
@@ -75,12 +75,12 @@ class GroupState(Generic[S]):
 
     @property
     def get(self) -> S:
-        """The value; an error if there is none. Changing it in place changes nothing until it is given to `update`."""
+        """The value; an error if there is none. Changes made in place are not stored until you pass it to `update`."""
         value = self._read()
         if value is None:
             raise GroupStateError(
-                "state.get was asked for a value, and the key has none.",
-                todo="ask state.exists first, or use state.getOption, which gives None",
+                "state.get found no value for the key.",
+                todo="check state.exists first, or use state.getOption, which returns None",
             )
         return value
 
@@ -93,36 +93,36 @@ class GroupState(Generic[S]):
         """Replaces the value."""
         if newValue is None:
             raise GroupStateError(
-                "state.update was given None, which would say that there is no value.",
-                todo="call state.remove() to have none, or keep something that stands for it",
+                "state.update was given None, which means no value.",
+                todo="call state.remove() to remove the value, or store something that stands for None",
             )
         self._kept = _UNREAD
         self._cell.write(newValue)
 
     def remove(self) -> None:
-        """Removes the value. A timeout that this call has set, or sets afterwards, stays."""
+        """Removes the value. A timeout that this call sets, before or after, stays."""
         self._kept = _UNREAD
         self._cell.clear()
 
     @property
     def hasTimedOut(self) -> bool:
-        """Whether the call is made because the key's timeout has passed."""
+        """Whether this call is due to the key's timeout."""
         return self._timed_out
 
     def setTimeoutDuration(self, duration: Span) -> None:
-        """The key times out when so much processing time has passed: milliseconds, a text, a timedelta or a Duration."""
+        """Times the key out after this much processing time: milliseconds, a text, a timedelta or a Duration."""
         timer = self._timer_of(TimeDomain.REAL_TIME, "setTimeoutDuration")
         micros = _span_micros(duration)
         if micros <= 0:
             raise GroupStateError(
-                f"A timeout cannot be after {duration!r}.", todo="give a duration that is longer than zero"
+                f"A timeout cannot be set for {duration!r}.", todo="give a duration longer than zero"
             )
         self._set(timer, self._clocks.now + micros)
 
     def setTimeoutTimestamp(self, timestamp: When, additionalDuration: Span = 0) -> None:
-        """The key times out when the watermark has passed the time: milliseconds, an aware datetime or a Timestamp.
+        """Times the key out once the watermark has passed this time: milliseconds, an aware datetime or a Timestamp.
 
-        The additional duration is added to it. A time before the watermark is an error.
+        `additionalDuration` is added to it. A time before the watermark is an error.
         """
         timer = self._timer_of(TimeDomain.WATERMARK, "setTimeoutTimestamp")
         time = _time_micros(timestamp) + _span_micros(additionalDuration)
@@ -134,17 +134,17 @@ class GroupState(Generic[S]):
         if not self._at_end() and time < watermark:
             raise GroupStateError(
                 f"A timeout cannot be at {Timestamp(micros=time)}, before the watermark at {Timestamp(micros=watermark)}.",
-                todo="set it relative to state.getCurrentWatermarkMs(), or add a duration that is long enough",
+                todo="set it relative to state.getCurrentWatermarkMs(), or add a longer duration",
             )
-        # Due when the watermark is beyond the time, where a timer is due at its time.
+        # A timeout is due when the watermark is beyond its time, a timer as soon as it is reached.
         self._set(timer, time + 1)
 
     def getCurrentProcessingTimeMs(self) -> int:
-        """The time of the micro-batch, which a replay sees again."""
+        """The time of the micro-batch; a replay sees the same time."""
         return self._clocks.now // _MILLI
 
     def getCurrentWatermarkMs(self) -> int:
-        """The watermark by which the values of this call are not late; 0 as long as there is none."""
+        """The watermark that lateness was judged by in this call; 0 if there is none yet."""
         watermark = self._watermark()
         return 0 if watermark <= MIN_TIMESTAMP.micros else watermark // _MILLI
 
@@ -161,11 +161,11 @@ class GroupState(Generic[S]):
         return self._cell.read() if kept is _UNREAD else kept
 
     def _watermark(self) -> int:
-        # Values that another step of the query gave may be behind the watermark, and are not late.
+        # Values from another step of the query may be behind the watermark without being late.
         return self._clocks.watermark if self._timed_out else self._clocks.late
 
     def _at_end(self) -> bool:
-        """Whether the input has ended: then every timeout that is set has passed, once."""
+        """Whether the input has ended: then every timeout passes, once."""
         return self._timed_out and self._clocks.final
 
     def _set(self, timer: Timer, micros: int) -> None:
@@ -176,8 +176,8 @@ class GroupState(Generic[S]):
         if self._timer is None or self._domain is not wanted:
             has = "none" if self._domain is None else _NAMES[self._domain]
             raise GroupStateError(
-                f"state.{method} needs the timeout {_NAMES[wanted]!r}, and this step has {has!r}.",
-                todo=f"build the step with timeout={_NAMES[wanted]!r}, or set the timeout in the other way",
+                f"state.{method} needs the timeout {_NAMES[wanted]!r}, but this step has {has!r}.",
+                todo=f"build the step with timeout={_NAMES[wanted]!r}, or set the timeout with the other method",
             )
         return self._timer
 
@@ -207,7 +207,7 @@ def _time_micros(when: Any) -> int:
 
 
 class _GroupsWithState(GroupedDoFn):
-    """What the two have in common. Cell and timer depend on the arguments, so each instance has a class of its own."""
+    """What both functions share. Cell and timer depend on the arguments, so each instance has its own class."""
 
     method = ""
 
@@ -237,7 +237,7 @@ class _GroupsWithState(GroupedDoFn):
         return label_of(self._fn, self.method)
 
     def _rows(self, key: Any, values: list[Any], state: GroupState[Any]) -> Iterable[Any] | None:
-        """Calls the function, and gives its rows."""
+        """Calls the function and returns its rows."""
         raise NotImplementedError
 
 
@@ -283,7 +283,7 @@ def _clocks() -> BundleClocks:
 
 
 def _on_time(group: Grouped, watermark: int) -> list[Any]:
-    """The values that are not older than the watermark. Spark drops the others where timeouts go by event time."""
+    """The values not older than the watermark. With event-time timeouts, Spark drops the others."""
     if min(group.times) >= watermark:
         return group.values
     kept = [value for value, time in zip(*group, strict=True) if time >= watermark]
@@ -299,8 +299,8 @@ def _timeout_problems(timeout: Any) -> Iterator[str]:
 class FlatMapGroupsWithState(_GroupsWithState):
     """Calls `fn(key, values, state)` for each key of a micro-batch; it yields rows, or returns an iterable of rows or None.
 
-    `timeout` is None, "processing_time" or "event_time". What `fn` does depends on which values come in one micro-batch
-    if you let it: it is called once for all of them.
+    `timeout` is None, "processing_time" or "event_time". `fn` is called once for all values of a micro-batch, so take care
+    that its results do not depend on how values are split into micro-batches.
     """
 
     method = "flat_map_groups_with_state"
@@ -320,7 +320,7 @@ class FlatMapGroupsWithState(_GroupsWithState):
 
 
 class MapGroupsWithState(_GroupsWithState):
-    """Calls `fn(key, values, state)` for each key of a micro-batch; it returns exactly one row, also when it timed out."""
+    """Calls `fn(key, values, state)` for each key of a micro-batch; it returns exactly one row, even on a timeout."""
 
     method = "map_groups_with_state"
 
@@ -330,6 +330,6 @@ class MapGroupsWithState(_GroupsWithState):
             gave = "no row" if row is None else "an iterator"
             raise OutputError(
                 f"{self.default_label()} gave {gave}; map_groups_with_state takes exactly one row from each call.",
-                todo="return one row, or use flat_map_groups_with_state, which takes any number of them",
+                todo="return one row, or use flat_map_groups_with_state, which takes any number of rows",
             )
         return (row,)

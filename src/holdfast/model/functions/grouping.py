@@ -1,8 +1,8 @@
 """Groupings: aggregations by key and window, described once and run by the engine in one of two ways.
 
-`CombinePerKey` and `GroupByKey` say what is computed, a `Grouping` adds windows and triggers. If every window gives its
-result when the watermark passes its end, the engine keeps whole windows (`engine.grouping`); any other trigger, and windows
-that merge, run as a function with cells and timers (`model.triggered`). Both give the same results.
+`CombinePerKey` and `GroupByKey` say what is computed; a `Grouping` adds windows and triggers. If every window gives its
+result when the watermark passes its end, the engine keeps whole windows (`engine.run.whole_windows`). Other triggers, and
+windows that merge, run as a function with cells and timers (`triggered`). Both give the same results.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ __all__ = ["CombinePerKey", "GroupByKey", "Grouping", "build", "build_grouping"]
 T = TypeVar("T")
 
 PANES = "panes"
-"""The cell of what is known of each window, beside those of the columns."""
+"""The cell that tracks each window, beside the columns' own cells."""
 
 _MODES = (AccumulationMode.DISCARDING, AccumulationMode.ACCUMULATING)
 
 
 @dataclass(frozen=True)
 class Column:
-    """One result of a grouping: combined values, or all of them as a list."""
+    """One result of a grouping: a combined value, or a list of all values."""
 
     name: str
     combine_fn: CombineFn[Any, Any, Any] | None
     coder: Coder[Any]
-    """Of accumulators, or of the values that are listed."""
+    """For accumulators, or for the listed values."""
 
 
 class GroupByKey:
-    """All values of a key and window, as a list in the order in which they came."""
+    """All values of a key and window, as a list in order of arrival."""
 
     default_name = "GroupByKey"
 
@@ -67,7 +67,7 @@ class GroupByKey:
 
 
 class CombinePerKey:
-    """The values of a key and window combined: by one CombineFn or function such as `sum`, or by several, with names."""
+    """Combines the values of a key and window: with one CombineFn or function such as `sum`, or with several by name."""
 
     default_name = "CombinePerKey"
 
@@ -83,19 +83,19 @@ class CombinePerKey:
     def columns(self) -> tuple[list[Column], list[str]]:
         """The results, and what is wrong with them."""
         given = dict(self.fn) if isinstance(self.fn, Mapping) else {"value": self.fn}
-        problems = [] if given else ["There is nothing to combine: give a CombineFn, or several by name."]
+        problems = [] if given else ["There is nothing to combine with: give a CombineFn, or several by name."]
         made: list[Column] = []
         for name, fn in given.items():
             spec = CombiningStateSpec(name, fn)
             problems += list(spec.problems())
             if name == PANES:
-                problems.append(f"A result cannot have the name {PANES!r}; Holdfast's own cell has it.")
+                problems.append(f"A result cannot have the name {PANES!r}; a cell of Holdfast's own uses it.")
             if spec.combine_fn is not None:
                 made.append(Column(name, spec.combine_fn, spec.coder))
         return made, problems
 
     def shaped(self, results: tuple[object, ...]) -> object:
-        """The results as a test sees them: bare if there is one, else by name."""
+        """The results as a test sees them: a single one bare, several by name."""
         if self.is_single:
             return results[0]
         assert isinstance(self.fn, Mapping)
@@ -107,7 +107,7 @@ Transform = GroupByKey | CombinePerKey
 
 @dataclass(frozen=True)
 class Grouping:
-    """What a grouping does, with all that decides about it."""
+    """What a grouping computes, and everything that determines when."""
 
     transform: Transform
     columns: tuple[Column, ...]
@@ -115,7 +115,7 @@ class Grouping:
     trigger: Trigger
     mode: Accumulation
     call_by_call: bool = False
-    """Whether each key is looked at by itself: where an element may be refused, because it fails or finds no room."""
+    """Whether each key is processed separately: needed where one element may be refused, for an error or a limit."""
 
     @property
     def is_accumulating(self) -> bool:
@@ -129,7 +129,7 @@ class Grouping:
         return _is_default(self.trigger, self.windowing)
 
     def shaped(self, result: tuple[Any, tuple[Any, ...]]) -> tuple[Any, Any]:
-        """A result as a test sees it: the key, and the values bare if there is one, else by name."""
+        """A result as a test sees it: the key, and a single value bare, several by name."""
         key, values = result
         return key, self.transform.shaped(values)
 
@@ -148,20 +148,20 @@ def _is_default(trigger: Trigger, windowing: Windowing) -> bool:
 
 
 def build(fn: DoFn | Transform, options: StepOptions, *, input_problems: Iterable[str] = ()) -> Step:
-    """The step of a DoFn or of a grouping: `build_step` or `build_grouping`."""
+    """Builds the step of a DoFn or a grouping, with `build_step` or `build_grouping`."""
     if isinstance(fn, Transform):
         return build_grouping(fn, options, input_problems=input_problems)
     problems = list(input_problems)
     if options.trigger is not None or options.accumulation_mode is not None:
         problems.append(
-            "A trigger says when an aggregation gives its results. A DoFn sees every element as it comes and gives "
-            "what it likes: leave trigger and accumulation_mode out, or use combine_per_key or group_by_key."
+            "A trigger says when an aggregation gives its results. A DoFn sees every element as it arrives and decides "
+            "itself: leave out trigger and accumulation_mode, or use combine_per_key or group_by_key."
         )
     return build_step(fn, options, input_problems=problems)
 
 
 def build_grouping(transform: Transform, options: StepOptions, *, input_problems: Iterable[str] = ()) -> Step:
-    """Checks everything and gives the step, or raises one InvalidStep that lists all that is wrong."""
+    """Checks everything and returns the step, or raises one InvalidStep that lists every problem."""
     problems = [*input_problems, *options.problems(), *_not_for_groupings(transform, options)]
     lateness, window_fn = read_windowing(options.windowing, options.allowed_lateness, problems)
     columns, column_problems = transform.columns()
@@ -194,7 +194,7 @@ def _not_for_groupings(transform: Transform, options: StepOptions) -> Iterator[s
 
 
 def trigger_problems(trigger: Any, mode: Any, lateness: int) -> Iterator[str]:
-    """What is wrong with a trigger and an accumulation mode, together with the allowed lateness in microseconds."""
+    """What is wrong with a trigger and an accumulation mode, given the allowed lateness in microseconds."""
     if trigger is not None and not isinstance(trigger, Trigger):
         given = f"the class {trigger.__name__}" if isinstance(trigger, type) else repr(trigger)
         yield f"The trigger is {given}; give one such as AfterWatermark(early=AfterCount(100))."
@@ -205,8 +205,8 @@ def trigger_problems(trigger: Any, mode: Any, lateness: int) -> Iterator[str]:
         return
     if mode is None and trigger != DefaultTrigger():
         yield (
-            f"The trigger {trigger!r} may give several results for a window; say by accumulation_mode whether each holds "
-            "only what is new ('discarding') or all so far ('accumulating')."
+            f"The trigger {trigger!r} may give several results for a window; set accumulation_mode: each result holds "
+            "only what is new ('discarding') or everything so far ('accumulating')."
         )
     reason = trigger.finishes(lateness)
     if reason is not None:
@@ -234,7 +234,7 @@ def _triggered(grouping: Grouping) -> _Parts:
     timers = [TimerSpec("event", TimeDomain.WATERMARK)]
     if grouping.trigger.uses_processing_time():
         timers.append(TimerSpec("clock", TimeDomain.REAL_TIME))
-    # Its windows are keys of maps in the cells of the global window: those of a key may merge, whatever others' do.
+    # Its windows are map keys in cells of the global window, so that the windows of one key can merge independently.
     return cells, tuple(timers), Windowing()
 
 

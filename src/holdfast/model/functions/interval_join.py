@@ -1,11 +1,11 @@
 """The join of two streams by key and time: a row of the left meets the rows of the right that are near it in time.
 
 Invariants, for each key
-- A row is kept as long as a row that is not late can still meet it, and no longer: until the watermark is beyond the
-  last time that such a row could have.
-- `…_alone` has the times of kept rows that have met none. Whom a row meets depends on its key and time alone, so what
-  holds for one row of a time holds for all rows of it.
-- The timer is set if anything is kept, to the first time at which something need not be kept any more, or before.
+- A row is kept only while a row that is not late can still meet it: until the watermark is beyond the last time such a
+  row could have.
+- `…_alone` has the times of kept rows that have met no other row. Which rows a row meets depends only on its key and
+  time, so all rows with the same time share one entry.
+- If anything is kept, the timer is set no later than the first time at which something can be dropped.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _OUTER = {"inner": "", "left": "left", "right": "right", "outer": "left right", 
 
 
 class _Side(NamedTuple):
-    """One side of a join for the present key: the row at t meets the other side's rows from t + back to t + on."""
+    """One side of a join for the current key: the row at t meets the other side's rows from t + back to t + on."""
 
     is_left: bool
     rows: OrderedListState[Any]
     alone: OrderedListState[bool]
     is_outer: bool
-    """Whether a row that met none comes out as well."""
+    """Whether rows without a match are output too."""
     back: int
     on: int
 
 
 class _Horizon(NamedTuple):
-    """What is known of the kept rows without reading them, in microseconds."""
+    """What is known about the kept rows without reading them, in microseconds."""
 
     wake: int
     """What the timer is set to."""
@@ -57,10 +57,10 @@ class IntervalJoin(GroupedDoFn):
 
     `within` is a duration, or a pair (lower, upper): a right row meets a left row if its time is from left time + lower
     to left time + upper, both included. The outputs are (key, left row, right row). With `how` "left", "right" or
-    "outer" a row of that side, or of both, that met none comes out with None for the other, when the watermark is past
-    the last time at which one could come. State is bounded by the watermark.
+    "outer", a row of that side, or of either, without a match is output with None for the other, once the watermark is
+    past the last time a match could have. State is bounded by the watermark.
 
-    A late row still meets what is kept. What it should have met may be gone: then it comes out alone, or not at all.
+    A late row still meets the rows that are kept. If its matches are gone, it is output alone, or not at all.
     """
 
     LEFT = OrderedListStateSpec("left")
@@ -132,7 +132,7 @@ class IntervalJoin(GroupedDoFn):
         clocks = current_clocks()
         assert clocks is not None, "a timer fires within a bundle"
         sides = self._sides(left, right, left_alone, right_alone)
-        # All that the watermark has passed at once, however many times lie between.
+        # Everything the watermark has passed, in one call, however many times lie between.
         watermark = MAX_MICROS if clocks.final else clocks.watermark
         found = self._expire(key, sides, watermark)
         known = _Horizon(*horizon.read())  # type: ignore[misc]  # a timer that is set has a horizon
@@ -155,7 +155,7 @@ class IntervalJoin(GroupedDoFn):
         )
 
     def _meet(self, key: Any, time: int, row: Any, mine: _Side, other: _Side, found: list[Any]) -> None:
-        """Gives a new row together with those that it meets, and keeps it."""
+        """Outputs a new row with each row it meets, and keeps it."""
         first, limit = _at(time + mine.back), _at(time + mine.on + 1)
         now = _at(time)
         met = other.rows.read_range(first, limit)
@@ -170,7 +170,7 @@ class IntervalJoin(GroupedDoFn):
         mine.rows.add((now, row))
 
     def _expire(self, key: Any, sides: tuple[_Side, _Side], watermark: int) -> list[Any]:
-        """Drops the rows that nothing can meet any more, and gives those that met none."""
+        """Drops the rows that nothing can meet any more, and outputs those without a match."""
         found = []
         for side in sides:
             limit = _at(watermark - side.on) if watermark < MAX_MICROS else _at(MAX_MICROS)
@@ -184,7 +184,7 @@ class IntervalJoin(GroupedDoFn):
         return found
 
     def _read(self, value: Any) -> tuple[bool, Any]:
-        """Whether an element's value is of the left side, and the row."""
+        """Whether an element's value belongs to the left side, and its row."""
         try:
             side, row = value
         except (TypeError, ValueError):
@@ -192,7 +192,7 @@ class IntervalJoin(GroupedDoFn):
         if side not in ("left", "right"):
             raise InputError(
                 f"A join takes elements (key, (side, row)); it was given the value {value!r:.200}.",
-                todo="say of which side the row is: (key, ('left', row)) or (key, ('right', row))",
+                todo="name the side of the row: (key, ('left', row)) or (key, ('right', row))",
             )
         return side == "left", row
 
@@ -202,8 +202,7 @@ class IntervalJoin(GroupedDoFn):
 
 
 def _first(rows: OrderedListState[Any], start: int, last: int) -> Iterator[int]:
-    """The time of the first row from `start` on, if there is one, without reading those far after it. There is none after
-    `last`."""
+    """The time of the first row at or after `start`, if any, without reading rows far after it. No row is after `last`."""
     span = SECOND
     while start <= last:
         found = rows.read_range(_at(start), _at(start + span))
@@ -214,7 +213,7 @@ def _first(rows: OrderedListState[Any], start: int, last: int) -> Iterator[int]:
 
 
 def _at(micros: int) -> Timestamp:
-    """The timestamp, or the nearest that there is."""
+    """The timestamp, or the nearest one in range."""
     return Timestamp._of_micros(min(max(micros, MIN_MICROS), MAX_MICROS))
 
 
@@ -229,9 +228,9 @@ def _bounds(within: Any, problems: list[str]) -> tuple[int, int]:
     if len(spans) != len(given):
         return 0, 0
     if not is_pair and spans[0] < 0:
-        problems.append(f"within is {within!r}; a single duration cannot be negative, a pair (lower, upper) can have such.")
+        problems.append(f"within is {within!r}; a single duration cannot be negative, only a bound of a pair (lower, upper) can.")
     if is_pair and spans[0] > spans[1]:
-        problems.append(f"within is {within!r}; the lower bound is above the upper one, so that nothing would meet.")
+        problems.append(f"within is {within!r}; the lower bound is above the upper one, so nothing would ever meet.")
     return (spans[0], spans[1]) if is_pair else (-spans[0], spans[0])
 
 

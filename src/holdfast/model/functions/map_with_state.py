@@ -1,4 +1,4 @@
-"""`MapWithState`: a plain function of the state and a value, for what needs one value of state and no timer."""
+"""`MapWithState`: a plain function of the state and a value, when one state value and no timer is enough."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ R = TypeVar("R")
 class MapWithState(DoFn):
     """Calls `fn(state, value)` for each value of a key; it returns the new state and a row.
 
-    The state is None before the first value, and after a call that returned None for it. A row that is None is left out.
-    Outputs are (key, row). `ttl` forgets the state of a key whose state has not been written for so long.
+    The state is None before the first value, and after a call that returned None as the state. A row of None is left out.
+    Outputs are (key, row). `ttl` forgets the state of a key that has not been written for that long.
     """
 
     def __init__(
@@ -81,5 +81,5 @@ def _with_cell(base: type[MapWithState], spec: ValueStateSpec[Any]) -> type[MapW
 def _no_pair(name: str, result: object) -> OutputError:
     return OutputError(
         f"{name} returned {result!r:.200}; it must return a pair, the new state and a row.",
-        todo="return (state, row); None for the row leaves it out, None for the state forgets it",
+        todo="return (state, row); a row of None is left out, a state of None is forgotten",
     )

@@ -22,10 +22,10 @@ KEY_AND_WINDOW: Literal["key+window"] = "key+window"
 _KEY_GROUPS_MAX = 32_768
 
 OnError = Literal["fail", "dead_letter"]
-"""What becomes of an element whose call raises: it stops the job, or goes to the output `dead_letter`."""
+"""What happens to an element whose call raises: it stops the job, or goes to the output `dead_letter`."""
 
 ParallelOver = Literal["key", "key+window"]
-"""What is worked on side by side: keys, or the fixed windows of each key too."""
+"""What runs in parallel: keys, or also the fixed windows of each key."""
 
 DurationLike = Duration | int | float | str
 """A duration, seconds, or a text such as "10 minutes"."""
@@ -36,10 +36,10 @@ SideInputs = Mapping[str, SideInput] | Sequence[SideInput]
 
 @dataclass(frozen=True)
 class StepOptions:
-    """What a step can be told, whatever it does and wherever it runs.
+    """The options of a step, whatever it does and wherever it runs.
 
-    Nothing is checked when it is made: `problems` says what is wrong, and the builder of the step says the rest, so that a
-    user is told everything together.
+    Nothing is checked on creation: `problems` finds what is wrong here and the builder of the step finds the rest, so that
+    a user sees all problems together.
     """
 
     name: str | None = None
@@ -48,7 +48,7 @@ class StepOptions:
     trigger: Trigger | None = None
     accumulation_mode: Accumulation | None = None
     outputs: Iterable[str] | None = None
-    """The tags that outputs may have besides the main one; None: any."""
+    """The tags that outputs may have besides the main output; None: any."""
     side_inputs: SideInputs | None = ()
     """None: not known yet, and not checked."""
     requires_time_sorted_input: bool = False
@@ -57,12 +57,12 @@ class StepOptions:
     limits: Limits | None = None
     key_groups: int = 1
     backend: object = "heap"
-    """A name, or a factory of the user's own; `engine.backends.choice` says which."""
+    """A name, or the user's own factory; `engine.backends.choice` lists the names."""
     parallel_over: ParallelOver = KEY
 
     @classmethod
     def of(cls, step: str, given: Mapping[str, object], **more: object) -> StepOptions:
-        """The options that a user gave by name. Raises InvalidStep for names that there are not."""
+        """The options that a user gave by name. Raises InvalidStep for unknown names."""
         known = [field.name for field in dataclasses.fields(cls)]
         unknown = [name for name in given if name not in known or name in more]
         if unknown:
@@ -70,7 +70,7 @@ class StepOptions:
         return cls(**{**given, **more})  # type: ignore[arg-type]  # what is wrong with them, `problems` and the builder say
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the options that say how a step is kept and spread."""
+        """What is wrong with the options for how a step is stored and distributed."""
         if type(self.key_groups) is not int or not 1 <= self.key_groups <= _KEY_GROUPS_MAX:
             yield f"key_groups is {self.key_groups!r}; it must be a whole number from 1 to {_KEY_GROUPS_MAX}."
         if isinstance(self.drop_cells, str):
@@ -85,10 +85,10 @@ class StepOptions:
 
     @property
     def diverts(self) -> bool:
-        """Whether elements for which there is no room go to an output."""
+        """Whether elements over a limit go to an output."""
         return isinstance(self.limits, Limits) and self.limits.diverts
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    return f"There is no option {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}.")
+    return f"There is no option {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}.")

@@ -1,4 +1,4 @@
-"""Parameters: the defaults by which a method of a DoFn says what it wants to be given."""
+"""Parameters: the defaults through which a method of a DoFn asks for its arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ParamKind(enum.Enum):
 
 
 class Param:
-    """A wish for something of the present call."""
+    """Asks for something that belongs to the current call."""
 
     def __init__(self, kind: ParamKind) -> None:
         self.kind = kind
@@ -34,7 +34,7 @@ class Param:
 
 
 class StateParam(Param):
-    """A wish for the cell that the spec declares."""
+    """Asks for the cell that the spec declares."""
 
     def __init__(self, state_spec: Any) -> None:
         super().__init__(ParamKind.STATE)
@@ -45,7 +45,7 @@ class StateParam(Param):
 
 
 class TimerParam(Param):
-    """A wish for the timer that the spec declares."""
+    """Asks for the timer that the spec declares."""
 
     def __init__(self, timer_spec: Any) -> None:
         super().__init__(ParamKind.TIMER)

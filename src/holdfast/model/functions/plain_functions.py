@@ -1,4 +1,4 @@
-"""Plain functions in place of a DoFn: what they are called, where their code is, and whether they can be called."""
+"""Plain functions in place of a DoFn: their names, their modules, and whether they take the right parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["call_problems", "label_of", "module_of"]
 
 
 def label_of(fn: object, otherwise: str) -> str:
-    """The name of a function; that of a lambda is no name."""
+    """The name of a function; a lambda has none."""
     name = str(getattr(_inner(fn), "__name__", ""))
     return name if name.isidentifier() else otherwise
 
@@ -24,7 +24,7 @@ def module_of(fn: object) -> str:
 
 
 def call_problems(fn: Any, method: str, parameters: Sequence[str]) -> Iterator[str]:
-    """Why a function cannot be called with these parameters, in sentences."""
+    """Why the function cannot be called with these parameters, in sentences."""
     wanted, count = f"({', '.join(parameters)})", {2: "two", 3: "three"}[len(parameters)]
     foreign = foreign_problem(fn)
     if foreign is not None:
@@ -39,11 +39,11 @@ def call_problems(fn: Any, method: str, parameters: Sequence[str]) -> Iterator[s
         name = getattr(fn, "__name__", repr(fn))
         yield f"{name} cannot be called with {wanted}: {error}. Give it these {count} parameters."
     except ValueError:
-        pass  # a function that does not tell its parameters
+        pass  # A function without an inspectable signature.
 
 
 def _inner(fn: Any) -> Any:
-    """The function in a `functools.partial`."""
+    """The function inside a `functools.partial`."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return fn

@@ -17,8 +17,8 @@ class SideInput:
     """A source, and the shape in which the function sees it.
 
     The source is a collection (in `holdfast.testing`), or a batch DataFrame or a function that makes one (on Spark). With
-    `refresh` it is read anew between micro-batches when that much time has passed; a DataFrame knows the files that it
-    was made of, so one of files that are replaced must be made anew each time, by a function.
+    `refresh` it is read again between micro-batches once that much time has passed. A DataFrame remembers the files it
+    was made from, so if those files get replaced, give a function that makes a new one each time.
     """
 
     def __init__(self, source: object, *, refresh: Duration | int | float | str | None = None) -> None:
@@ -34,7 +34,7 @@ class SideInput:
         self.source: Any = source
 
     def view(self, items: Iterable[T]) -> object:
-        """What the function is given, of the source's items."""
+        """The source's items in the shape that the function is given."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -42,13 +42,13 @@ class SideInput:
 
 
 def streaming_problem(source: Any, what: str) -> Iterator[str]:
-    """Says that a streaming DataFrame cannot be read as a whole, and what can be done with it."""
+    """The problem with a streaming DataFrame: it cannot be read as a whole. Says what to do instead."""
     if getattr(source, "isStreaming", False) is True:
         yield (
             f"{what} is given a streaming DataFrame. A side input is read as a whole, and a stream has no end. Join the two "
-            "streams by key and time: hf.keyed(...).join(hf.keyed(...), within='10 minutes'); or unite them into one step "
-            "that keeps the newest of the other in a cell (docs/groups-and-joins.md). A table that changes is a function "
-            "with refresh: AsDict(lambda: spark.read.parquet(path), refresh='1 minute')."
+            "streams by key and time: hf.keyed(...).join(hf.keyed(...), within='10 minutes'); or union them into one step "
+            "that keeps the newest row of the other in a cell (docs/groups-and-joins.md). For a table that changes, give a "
+            "function with refresh: AsDict(lambda: spark.read.parquet(path), refresh='1 minute')."
         )
 
 
@@ -60,11 +60,11 @@ class AsList(SideInput):
 
 
 class AsIter(AsList):
-    """Beam's name for items that are only iterated; here a list too."""
+    """Beam's name for items that are only iterated over; here it is a list too."""
 
 
 class AsDict(SideInput):
-    """Pairs, as a dict; of equal keys the last wins."""
+    """Pairs, as a dict; the last of equal keys wins."""
 
     def view(self, items: Iterable[object]) -> dict[object, object]:
         if isinstance(items, Mapping):

@@ -1,6 +1,6 @@
-"""Signatures: what each method of a DoFn wants to be given, read once from its parameters.
+"""Signatures: what each method of a DoFn asks for, read once from its parameters.
 
-Nothing is raised here: what is wrong is yielded as sentences, for the step to tell all of it together.
+Nothing is raised here: problems are yielded as sentences, so that the step can report them together.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Argument:
     kind: ParamKind
     spec: Any = None
     default: Any = inspect.Parameter.empty
-    """Of a side input's parameter: what it gets if no side input is given."""
+    """For a side input: the value used if none is given."""
     annotation: Any = None
 
     @property
@@ -45,7 +45,7 @@ class Argument:
 
 @dataclass
 class MethodSignature:
-    """The positional arguments of a method in call order, and the sentences about what is wrong with them."""
+    """The positional arguments of a method in call order, and what is wrong with them, in sentences."""
 
     method: str
     function: Callable[..., Any]
@@ -59,7 +59,7 @@ class MethodSignature:
         return [a for a in self.arguments if a.kind is ParamKind.SIDE_INPUT]
 
     def undeclared(self, argument: Argument) -> str:
-        """What to say of a parameter for which there is no side input."""
+        """The sentence about a parameter that has no side input."""
         code = getattr(inspect.unwrap(self.function), "__code__", None)
         calls = () if code is None else _attributes(list(dis.get_instructions(code)))
         used = {attribute for name, attribute in calls if name == argument.name}
@@ -97,7 +97,7 @@ def read_signature(
 
 
 def _hints(bound: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations, also those that are written as text; none where a name in them is not known."""
+    """The annotations, string ones included; empty if a name in them is unknown."""
     try:
         return typing.get_type_hints(bound)
     except Exception:
@@ -133,9 +133,9 @@ def _argument_problems(
     if argument.kind not in allowed:
         if argument.kind is ParamKind.SIDE_INPUT and not isinstance(parameter.default, Param):
             if parameter.default is inspect.Parameter.empty:
-                yield f"{method} has a parameter {argument.name!r} for which there is nothing to give it."
+                yield f"{method} has a parameter {argument.name!r}, but nothing can be passed to it there."
         else:
-            yield f"{method} asks for DoFn.{argument.kind.value} as {argument.name!r}, which it cannot be given there."
+            yield f"{method} asks for DoFn.{argument.kind.value} as {argument.name!r}, which is not available there."
     if argument.kind is ParamKind.STATE and not isinstance(argument.spec, StateSpec):
         yield f"{method} has StateParam({argument.spec!r}) as {argument.name!r}: {_wrong_spec(argument.spec, 'state')}"
     if argument.kind is ParamKind.TIMER and not isinstance(argument.spec, TimerSpec):
@@ -150,7 +150,7 @@ def _wrong_spec(spec: object, wanted: str) -> str:
         return "that is a state cell's spec; use DoFn.StateParam."
     if isinstance(spec, type):
         return f"that is a class; make an instance, {spec.__name__}('name', ...)."
-    return f"that is no {wanted} spec."
+    return f"that is not a {wanted} spec."
 
 
 def _annotation_problems(argument: Argument, parameter: inspect.Parameter, method: str) -> Iterator[str]:
@@ -181,13 +181,13 @@ def _repeated(signature: MethodSignature) -> Iterator[str]:
 
 
 def _misused_cells(signature: MethodSignature) -> Iterator[str]:
-    """Finds `cell.method` in the byte code where a cell of that kind has no such method."""
+    """Finds uses of `cell.method` in the byte code where that kind of cell has no such method."""
     cells = {a.name: a.spec for a in signature.arguments if isinstance(a.spec, StateSpec)}
     code = getattr(inspect.unwrap(signature.function), "__code__", None)
     if code is None or not cells:
         return
     instructions = list(dis.get_instructions(code))
-    # A name that is bound anew may stand for anything afterwards: `seen = list(seen.read())`.
+    # A name that is rebound may stand for anything afterwards: `seen = list(seen.read())`.
     for name in set(_stored_names(instructions)):
         cells.pop(name, None)
     for name, attribute in dict.fromkeys(_attributes(instructions)):
@@ -209,8 +209,8 @@ def _attributes(instructions: Iterable[dis.Instruction]) -> Iterator[tuple[str, 
 
 
 def _loaded_name(instruction: dis.Instruction) -> str | None:
-    """The local variable that the instruction leaves on top of the stack, if it is one that loads a variable."""
-    # Newer Pythons have instructions that do two things, such as STORE_FAST_LOAD_FAST.
+    """The local variable that the instruction leaves on top of the stack, if it loads one."""
+    # Newer Pythons have combined instructions, such as STORE_FAST_LOAD_FAST.
     if "LOAD_FAST" not in instruction.opname:
         return None
     loaded = instruction.argval
@@ -226,5 +226,5 @@ def _stored_names(instructions: Iterable[dis.Instruction]) -> Iterator[str]:
 
 
 def cell_methods(spec: StateSpec[State]) -> list[str]:
-    """The methods of a live cell of that kind."""
+    """The methods that a live cell of this spec has."""
     return sorted(name for name in dir(spec.live) if not name.startswith("_") and name != "prefetch")

@@ -1,6 +1,6 @@
 """A step: a DoFn with its windowing and options, checked once, as a whole.
 
-`build_step` finds every problem before it raises, so that a user mends a function in one go.
+`build_step` finds every problem before it raises, so that a user can fix a function in one go.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NOTHING: frozenset[ParamKind] = frozenset()
 
 @dataclass(frozen=True)
 class Windowing:
-    """How elements are put into windows, and how long after its end a window still takes them."""
+    """How elements are assigned to windows, and how long after its end a window still accepts them."""
 
     window_fn: WindowFn = field(default_factory=GlobalWindows)
     allowed_lateness: Duration = field(default_factory=Duration)
@@ -68,7 +68,7 @@ class Windowing:
 
 @dataclass(frozen=True)
 class Step:
-    """A DoFn that passed validation, and all that an engine needs to run it."""
+    """A DoFn that passed validation, and everything an engine needs to run it."""
 
     name: str
     fn: DoFn
@@ -81,21 +81,21 @@ class Step:
     on_expiration: MethodSignature | None
     side_inputs: Mapping[str, SideInput]
     extra_side_inputs: tuple[SideInput, ...]
-    """Those that go to a `*args` of process."""
+    """Those passed to `*args` of process."""
     dead_letters: bool
-    """Whether an element whose call raises goes to the tag `dead_letter`, rather than stopping everything."""
+    """Whether an element whose call raises goes to the tag `dead_letter` instead of stopping the job."""
     time_sorted: bool
-    """Whether elements are held back until the watermark has passed them, and then come in order of event time."""
+    """Whether elements are held back until the watermark has passed them, then processed in order of event time."""
     tags: frozenset[str] | None
-    """The tags that outputs may have, apart from the main one; None: any."""
+    """The tags that outputs may have besides the main output; None: any."""
     grouping: Grouping | None = None
-    """What it computes, if it is an aggregation rather than a user's function."""
+    """What it computes, if it is an aggregation and not a user's function."""
     limits: Limits | None = None
     key_groups: int = 1
     """How many key groups share the limits of the step."""
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest records of this step: what stored state depends on."""
+        """What a manifest records about this step: everything stored state depends on."""
         windowing = self.windowing if self.grouping is None else self.grouping.windowing
         described: dict[str, Any] = {
             "name": self.name,
@@ -116,7 +116,7 @@ _DEFAULTS = StepOptions()
 
 
 def build_step(fn: DoFn, options: StepOptions = _DEFAULTS, *, input_problems: Iterable[str] = ()) -> Step:
-    """Checks everything and gives the step, or raises one InvalidStep that lists all that is wrong."""
+    """Checks everything and returns the step, or raises one InvalidStep that lists every problem."""
     if not isinstance(fn, DoFn):
         raise InvalidStep(options.name or _name_of(fn), [*_not_a_dofn(fn), *input_problems])
     step_name = options.name or fn.default_label()
@@ -173,7 +173,7 @@ def build_step(fn: DoFn, options: StepOptions = _DEFAULTS, *, input_problems: It
 
 
 def step_tags(options: StepOptions, problems: list[str]) -> frozenset[str] | None:
-    """The tags that outputs may have; None: any. Where elements are diverted to, must be among them."""
+    """The tags that outputs may have; None: any. They must include the tags that elements are diverted to."""
     if options.outputs is None or isinstance(options.outputs, str):
         return None
     tags = frozenset(options.outputs)
@@ -187,7 +187,7 @@ def step_tags(options: StepOptions, problems: list[str]) -> frozenset[str] | Non
 
 
 def _parameter_problems(fn: DoFn) -> Iterator[str]:
-    """What is stored must come back equal."""
+    """Parameters must compare equal after being stored and read back."""
     parameters = fn.state_parameters()
     try:
         is_plain = isinstance(parameters, Mapping) and json.loads(json.dumps(parameters)) == parameters
@@ -212,7 +212,7 @@ def _not_a_dofn(fn: object) -> Iterator[str]:
 
 
 def read_windowing(windowing: WindowFn | None, allowed_lateness: Any, problems: list[str]) -> tuple[Duration, WindowFn]:
-    """What was given as a lateness and a window function; what is wrong with them is added to the problems."""
+    """The allowed lateness and the window function that were given; adds what is wrong with them to `problems`."""
     lateness, window_fn = Duration(), GlobalWindows() if windowing is None else windowing
     try:
         lateness = Duration.of(allowed_lateness)
@@ -234,7 +234,7 @@ def _process_signature(fn: DoFn) -> MethodSignature:
 
 
 def _timer_callbacks(fn: DoFn) -> tuple[dict[int, MethodSignature], list[str]]:
-    """The callbacks of all timers by the identity of their specs, and what is wrong with the decorations."""
+    """The callbacks of all timers, by the identity of their specs, and what is wrong with the decorators."""
     callbacks: dict[int, MethodSignature] = {}
     problems = []
     for name in dir(type(fn)):
@@ -285,7 +285,7 @@ def _spec_problems(
 
 
 def _overwritten(fn: DoFn, spec: TimerSpec) -> str | None:
-    """The name of the method of this class that was the callback, if its name has been taken by another function."""
+    """The name of the method that was the callback, if another function has taken over that name."""
     own = {(cls.__module__, cls.__qualname__) for cls in type(fn).__mro__}
     for module, qualified_name in spec.decorated:
         owner, _, name = qualified_name.rpartition(".")
@@ -295,8 +295,8 @@ def _overwritten(fn: DoFn, spec: TimerSpec) -> str | None:
 
 
 def _is_redefined(fn: DoFn, spec: TimerSpec) -> bool:
-    """Whether a class decorated two methods of one name. Only told of a spec that the class itself made: one from
-    outside is decorated again whenever the class's source is run again, as in a notebook."""
+    """Whether a class decorated two methods of one name. Only reported for a spec made in the class itself: one from
+    outside is decorated again whenever the source of the class is run again, as in a notebook."""
     made_here = [cls for cls in type(fn).__mro__ if any(value is spec for value in vars(cls).values())]
     names = [place for place in spec.decorated for cls in made_here if place[1].rpartition(".")[0] == cls.__qualname__]
     return len(names) > len(set(names))
@@ -307,7 +307,7 @@ def _match_side_inputs(
     methods: Sequence[MethodSignature],
     problems: list[str],
 ) -> tuple[dict[str, SideInput], tuple[SideInput, ...]]:
-    """Side inputs by the name of the parameter they go to, and those for `*args`."""
+    """Side inputs by parameter name, and those for `*args`."""
     process = methods[0]
     wanted = [a.name for a in process.side_inputs]
     extra: tuple[SideInput, ...] = ()
@@ -331,7 +331,7 @@ def _match_side_inputs(
 
 
 def get_dofn_specs(fn: DoFn) -> tuple[set[StateSpec[State]], set[TimerSpec]]:
-    """The cells and timers that a function declares. A function that is not valid raises."""
+    """The cells and timers that a function declares. Raises InvalidStep for an invalid function."""
     step = build_step(fn, StepOptions(side_inputs=None))
     return set(step.cells), set(step.timers)
 
@@ -342,5 +342,5 @@ def is_stateful_dofn(fn: DoFn) -> bool:
 
 
 def validate_stateful_dofn(fn: DoFn) -> None:
-    """Raises InvalidStep, with all that is wrong, for a function that cannot run."""
+    """Raises InvalidStep, listing every problem, if the function cannot run."""
     build_step(fn, StepOptions(side_inputs=None))

@@ -1,12 +1,12 @@
 """A grouping with any windows and any trigger, as a function with cells and timers.
 
-Everything a key has lies in the global window: the cell `panes` maps each of its windows to what is known of it, and a map
-cell for each column holds the accumulators (or, where values are listed, chunks of them). One event timer for each window
-stands for the next moment at which the watermark matters to it, one clock timer for the next look of a trigger.
+All state of a key lives in the global window: the cell `panes` maps each of its windows to a `Pane`, and each column has a
+map cell with the accumulators (or, where values are listed, with chunks of them). Each window has an event timer for the next
+time at which the watermark matters to it, and a clock timer for the next time its trigger must be checked.
 
-What a bundle does for a key: first the watermark that its elements are late by passes the windows there are, then all its
-elements are put into windows, and these are merged, then each window that got something is offered to its trigger, once. So
-the order of the elements in a bundle, and whether some were combined beforehand, does not matter.
+What a bundle does for a key: first the watermark that lateness is judged by passes the existing windows; then all elements
+are assigned to windows, and windows are merged; then each window that received something is offered to its trigger, once. So
+the order of elements within a bundle does not matter, nor whether some were combined beforehand.
 
 An element is late when its window, after merging, has ended and the allowed lateness has passed.
 """
@@ -37,16 +37,16 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class Pane(NamedTuple):
-    """What is known of a window of a key."""
+    """The bookkeeping for one window of a key."""
 
     trigger: Any
     """The state of the trigger."""
     given: int = 0
-    """How many panes it has given."""
+    """How many panes the window has given."""
     on_time: int = 0
     """How many of them were not early."""
     pending: int = 0
-    """How many elements no pane has had yet."""
+    """How many elements are in no pane yet."""
     finished: bool = False
     chunks: Ranges = ()
 
@@ -59,14 +59,14 @@ class _Arrival:
     def __init__(self) -> None:
         self.count = 0
         self.places: list[int] = []
-        """Where the values stood in the bundle."""
+        """The positions of the values in the bundle."""
         self.values: list[Any] = []
         self.times: list[int] = []
         self.partials: list[Partial] = []
 
 
 class TriggeredGrouping(GroupedDoFn):
-    """Runs one `Grouping`. `on_late` is set by whoever runs it: (element or None, time, window, count)."""
+    """Runs one `Grouping`. Its runner sets `on_late`: (element or None, time, window, count)."""
 
     on_late: Callable[[Any, int, Any, int], None]
 
@@ -129,10 +129,10 @@ class _Windows:
         self._panes = {data: Pane(*stored) for data, stored in self._cell.items()}
         self.outputs: list[Any] = []
 
-    # What moves a window on.
+    # Advancing windows.
 
     def pass_watermark(self, watermark: int) -> None:
-        """Does what is due by a watermark, before anything is added."""
+        """Does everything that is due at a watermark, before anything is added."""
         for data in sorted(self._panes, key=lambda data: (self._end(data), data)):
             if self._end(data) <= watermark:
                 self.look(data, watermark, in_time=True)
@@ -146,9 +146,9 @@ class _Windows:
                 self._add(window, sources, parts, watermark)
 
     def look(self, data: bytes, watermark: int, *, in_time: bool) -> None:
-        """Fires a window if its trigger says so, and ends it if its time is up.
+        """Fires a window if its trigger says so, and ends it if it has expired.
 
-        `in_time`: it is looked at because of a clock, not because of elements that have just come.
+        `in_time`: the check is due to a clock, not to elements that just arrived.
         """
         pane = self._panes.get(data)
         if pane is None:
@@ -164,7 +164,7 @@ class _Windows:
             state, finished = trigger.on_fire(state, at)
         passes = watermark >= at.end and pane.on_time == 0
         if fires or (expired and pane.pending):
-            # A result that says nothing new is only given to confirm an early one.
+            # A result with nothing new is only given to confirm an early one.
             wanted = pane.pending > 0 or (passes and self._grouping.is_accumulating)
             pane = pane._replace(trigger=state, finished=finished)
             if wanted:
@@ -174,7 +174,7 @@ class _Windows:
             return
         self._keep(window, data, pane, at)
 
-    # Bringing elements in.
+    # Adding elements.
 
     def _assigned(self, values: list[Any], times: list[int]) -> dict[BoundedWindow, _Arrival]:
         arrivals: dict[BoundedWindow, _Arrival] = {}
@@ -199,7 +199,7 @@ class _Windows:
         return self._window_fn.assign(WindowFn.AssignContext(Timestamp(micros=partial.start)))
 
     def _merged(self, arrivals: dict[BoundedWindow, _Arrival]) -> list[tuple[BoundedWindow, list[bytes], list[_Arrival]]]:
-        """Each window that gets something, the windows that it takes up, and what it gets; in order of the windows."""
+        """Each window that receives something, the stored windows that merge into it, and what it receives; in order."""
         encode = self._window_fn.encode_window
         if not self._window_fn.is_merging():
             made = [(window, [encode(window)], [arrival]) for window, arrival in arrivals.items()]
@@ -226,7 +226,7 @@ class _Windows:
         trigger = self._grouping.trigger
         pane = known[0] if len(known) == 1 else self._one_of(known)
         if watermark < at.end:
-            # What it is made of may have been on time; the window that it has become is not there yet.
+            # The windows it was merged from may have been on time; the merged window has yet to end.
             pane = pane._replace(on_time=0)
         for column, cell in self._columns:
             if column.combine_fn is not None:
@@ -262,7 +262,7 @@ class _Windows:
         assert combine_fn is not None
         place = self._grouping.columns.index(column)
         held = [cell.get(source) for source in sources if cell.contains(source)]
-        # The first may be changed by merging; the partial ones may go to other windows too.
+        # Merging may change the first accumulator; partial ones may belong to other windows too, so they never come first.
         held = held or [combine_fn.create_accumulator()]
         held += [partial.accumulators[place] for part in parts for partial in part.partials]
         values = _as_they_came(parts)
@@ -307,7 +307,7 @@ class _Windows:
             for name in [data] if column.combine_fn is not None else list(_numbers(pane.chunks)):
                 cell.remove(name)
 
-    # Keeping what is known.
+    # Storing panes and timers.
 
     def _keep(self, window: BoundedWindow, data: bytes, pane: Pane, at: Moment) -> None:
         self._panes[data] = pane
@@ -317,7 +317,7 @@ class _Windows:
         event = expiry if pane.finished or wake.event is None or wake.event <= at.watermark else min(wake.event, expiry)
         self._event.set(Timestamp(micros=event), dynamic_timer_tag=data.hex())
         if self._clock is not None:
-            # One that is due and has not fired waits for something else: for elements, or for the watermark.
+            # A trigger that is due but has not fired is waiting for something else: for elements, or for the watermark.
             if wake.real is None or wake.real <= at.now or pane.finished:
                 self._clock.clear(dynamic_timer_tag=data.hex())
             else:
@@ -342,7 +342,7 @@ class _Windows:
 
 
 class _Noted(WindowFn.MergeContext):
-    """Takes note of what a window function merges."""
+    """Records what a window function merges."""
 
     def __init__(self, windows: Iterable[BoundedWindow]) -> None:
         super().__init__(windows)
@@ -353,7 +353,7 @@ class _Noted(WindowFn.MergeContext):
 
 
 def merged_windows(window_fn: WindowFn, windows: Iterable[BoundedWindow]) -> list[tuple[BoundedWindow, list[BoundedWindow]]]:
-    """What windows of one key become: each window, and those that it was made of."""
+    """What the windows of one key become: each resulting window, with those it was merged from."""
     distinct = list(dict.fromkeys(windows))
     noted = _Noted(distinct)
     window_fn.merge(noted)
@@ -362,7 +362,7 @@ def merged_windows(window_fn: WindowFn, windows: Iterable[BoundedWindow]) -> lis
 
 
 def _as_they_came(parts: list[_Arrival]) -> list[Any]:
-    """The values of windows that became one, in the order of the bundle."""
+    """The values of merged windows, in the order of the bundle."""
     if len(parts) == 1:
         return parts[0].values
     placed = [item for part in parts for item in zip(part.places, part.values, strict=True)]

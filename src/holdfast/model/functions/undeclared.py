@@ -1,4 +1,4 @@
-"""Parameters that do not say what they want: what they seem to be meant for, so that the message can name it."""
+"""Parameters that do not say what they ask for: guesses what was meant, so that the message can name it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS: tuple[tuple[type[Any], type[Any], str, str], ...] = (
 
 
 def default_problems(parameter: inspect.Parameter, owner: object, method: str) -> Iterator[str]:
-    """Of a default that is nearly a `DoFn.…Param`: the spec itself, or a class in place of an instance."""
+    """Problems with a default that is almost a `DoFn.…Param`: the spec itself, or a class instead of an instance."""
     name, default = parameter.name, parameter.default
     for spec_type, live, kind, wish in _KINDS:
         said = None
@@ -34,7 +34,7 @@ def default_problems(parameter: inspect.Parameter, owner: object, method: str) -
 
 
 def undeclared_problem(name: str, annotation: Any, used: set[str], owner: object, method: str) -> str:
-    """Of a parameter without a default for which there is no side input. `used` is what the method calls on it."""
+    """The problem with a parameter that has no default and no side input. `used`: what the method calls on it."""
     for spec_type, live, kind, wish in _KINDS:
         spec = _named(name, spec_type, owner)
         is_declared = isinstance(annotation, type) and issubclass(annotation, live)
@@ -52,13 +52,13 @@ def undeclared_problem(name: str, annotation: Any, used: set[str], owner: object
 
 
 def _specs(spec_type: type[Any], owner: object) -> dict[str, Any]:
-    """The specs of a class, by the names of its attributes."""
+    """The specs of a class, by attribute name."""
     members = {name: value for cls in reversed(type(owner).__mro__) for name, value in vars(cls).items()}
     return {name: value for name, value in members.items() if isinstance(value, spec_type)}
 
 
 def _named(name: str, spec_type: type[Any], owner: object) -> str | None:
-    """The attribute that has a spec of this name, or is itself called so."""
+    """The attribute that holds a spec of this name, or has this name itself."""
     for attribute, spec in _specs(spec_type, owner).items():
         if name.lower() in (attribute.lower(), str(spec.name).lower()):
             return attribute

@@ -1,1 +1,1 @@
-"""What a step remembers: the specs of cells, how long they live, how much there may be, how they change."""
+"""What a step remembers: the specs of its cells, their time to live, limits, and upgrades."""

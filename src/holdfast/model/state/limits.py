@@ -20,11 +20,11 @@ _NAMES = ("max_keys", "max_bytes", "max_bytes_per_key", "max_bag_size")
 class Limits:
     """How much state a step may keep.
 
-    `max_keys` and `max_bytes` are for the whole step; each key group keeps its share of them. `max_bytes_per_key` is for
-    all cells of one key, in all its windows together. `max_bag_size` is how many elements one bag cell may have.
+    `max_keys` and `max_bytes` apply to the whole step; each key group gets an equal share. `max_bytes_per_key` applies to
+    all cells of one key, in all its windows together. `max_bag_size` is the most elements that one bag cell may have.
 
-    `policy`: "fail" stops with an error that names the heaviest keys. "evict_lru" removes the keys that were not used for
-    the longest time, "evict_oldest" those that came first. "over_limit" diverts elements to the output of that name.
+    `policy`: "fail" stops with an error that names the heaviest keys. "evict_lru" removes the least recently used keys,
+    "evict_oldest" the oldest ones. "over_limit" diverts elements to the output of that name.
     """
 
     max_keys: int | None = None
@@ -63,6 +63,6 @@ class Limits:
             if limit is not None and (type(limit) is not int or limit < 1):
                 yield f"{name} is {limit!r}; it must be a whole number of at least 1."
         if all(getattr(self, name) is None for name in _NAMES):
-            yield f"The limits limit nothing: give one of {', '.join(_NAMES)}."
+            yield f"The limits are empty: give one of {', '.join(_NAMES)}."
         if self.policy not in _POLICIES:
             yield f"The policy of the limits is {self.policy!r}; it can be {', '.join(map(repr, _POLICIES))}."

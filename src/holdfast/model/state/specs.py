@@ -1,8 +1,8 @@
-"""State cells: what a DoFn declares (`…Spec`) and what it then holds in its hands (`…State`).
+"""State cells: what a DoFn declares (`…Spec`) and what it then works with (`…State`).
 
 There is one cell for each (step, cell name, key, window). A write is visible at once to later reads of the same
 bundle and durable when the bundle commits; a `process` call that raises leaves none of its writes behind.
-A value that was read belongs to the reader: changing it in place changes nothing in the state until it is written.
+A value that was read belongs to the reader: changing it in place does not change the state until it is written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Time = Timestamp | int | float
 
 
 class State(abc.ABC):
-    """A live cell, bound by the engine to the key and window of the present call. Do not keep it beyond the call."""
+    """A live cell, bound by the engine to the key and window of the current call. Do not keep it beyond the call."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class State(abc.ABC):
         """Empties the cell."""
 
     def prefetch(self) -> None:  # noqa: B027
-        """Does nothing: Holdfast has the state of a key at hand when its function is called."""
+        """Does nothing: the state of a key is already loaded when its function is called."""
 
 
 class ValueState(State, Generic[T]):
@@ -78,13 +78,13 @@ class ValueState(State, Generic[T]):
 
 
 class BagState(State, Generic[T]):
-    """Values appended one by one, read together, in the order of their adding."""
+    """Values appended one by one and read together, in the order they were added."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def read(self) -> Iterable[T]:
-        """What the bag holds now: iterable again and again, untouched by a later `add` or `clear`."""
+        """What the bag holds now: can be iterated repeatedly, and does not see later calls of `add` or `clear`."""
 
     @abc.abstractmethod
     def add(self, value: T) -> None:
@@ -98,11 +98,11 @@ class SetState(State, Generic[T]):
 
     @abc.abstractmethod
     def read(self) -> set[T]:
-        """A set of the reader's own."""
+        """A copy, as a set."""
 
     @abc.abstractmethod
     def add(self, value: T) -> None:
-        """Adds a value; one that is there already changes nothing."""
+        """Adds a value; no effect if it is there already."""
 
     @abc.abstractmethod
     def contains(self, value: T) -> bool:
@@ -110,11 +110,11 @@ class SetState(State, Generic[T]):
 
     @abc.abstractmethod
     def remove(self, value: T) -> None:
-        """Removes a value; one that is not there is no error."""
+        """Removes a value; no error if it is not there."""
 
 
 class MapState(State, Generic[K, V]):
-    """Values by a key of the user's own, in the order in which the keys were first put."""
+    """Values by user-defined keys, in the order in which the keys were first put."""
 
     __slots__ = ()
 
@@ -132,11 +132,11 @@ class MapState(State, Generic[K, V]):
 
     @abc.abstractmethod
     def remove(self, key: K) -> None:
-        """Removes a key; one that is not there is no error."""
+        """Removes a key; no error if it is not there."""
 
     @abc.abstractmethod
     def keys(self) -> list[K]:
-        """The keys, in a list of the reader's own."""
+        """The keys, as a list."""
 
     @abc.abstractmethod
     def values(self) -> list[V]:
@@ -148,11 +148,11 @@ class MapState(State, Generic[K, V]):
 
     @abc.abstractmethod
     def read(self) -> dict[K, V]:
-        """A dict of the reader's own."""
+        """A copy, as a dict."""
 
 
 class OrderedListState(State, Generic[T]):
-    """Values sorted by a timestamp; equal timestamps keep the order of adding. Ranges are half-open."""
+    """Values sorted by timestamp; those with equal timestamps stay in the order they were added. Ranges are half-open."""
 
     __slots__ = ()
 
@@ -174,13 +174,13 @@ class OrderedListState(State, Generic[T]):
 
 
 class CombiningState(State, Generic[InputT, OutputT]):
-    """An accumulator of a CombineFn."""
+    """The accumulator of a CombineFn."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def read(self) -> OutputT:
-        """`extract_output` of the accumulator; of an empty cell: of a new accumulator."""
+        """`extract_output` of the accumulator, or of a new accumulator if the cell is empty."""
 
     @abc.abstractmethod
     def add(self, value: InputT) -> None:
@@ -191,21 +191,21 @@ LiveT = TypeVar("LiveT", bound=State, covariant=True)
 
 
 class CellOptions(TypedDict, total=False):
-    """What every cell can be told, whatever it holds."""
+    """The options that every kind of cell takes."""
 
     ttl: Ttl | Duration | int | float | str | None
-    """How long it lives after the last touch: a duration, or a `Ttl` with all its choices."""
+    """How long the cell lives after it was last touched: a duration, or a `Ttl` for all options."""
     was: str | None
-    """The name that the cell had before, in state that is stored."""
+    """The cell's former name in stored state."""
     upgrade: Upgrade | Callable[..., object] | None
-    """What turns stored values of another coder into this cell's: a function, or an `Upgrade`."""
+    """Converts values stored with another coder: a function, or an `Upgrade`."""
 
 
 class StateSpec(Generic[LiveT]):
     """The declaration of a cell. Specs are compared by identity; within a step their names are unique.
 
-    A spec is not checked when it is made but when the step is built, so that all its problems are told together. A `Ttl` or
-    an `Upgrade` is checked where it is made.
+    A spec is checked when the step is built, not when it is made, so that all problems are reported together. A `Ttl` or
+    an `Upgrade` is checked when it is made.
     """
 
     kind: ClassVar[str] = "state"
@@ -225,14 +225,14 @@ class StateSpec(Generic[LiveT]):
         self.coder: Coder[Any] = default_coder() if coder is None else coder
         self._made_wrong: list[str] = []
         self.ttl: Ttl | None = self._made(Ttl, ttl)
-        """How long it lives after the last touch: a duration, or a `Ttl` with all its choices."""
+        """How long the cell lives after it was last touched."""
         self.was = was
-        """The name that the cell had before, in state that is stored."""
+        """The cell's former name in stored state."""
         self.upgrade: Upgrade | None = self._made(Upgrade, upgrade)
-        """What turns stored values of another coder into this cell's: a function, or an `Upgrade`."""
+        """Converts values stored with another coder."""
 
     def _made(self, kind: Any, given: Any) -> Any:
-        """What was given as a `Ttl` or an `Upgrade`, or what it is made from."""
+        """The given `Ttl` or `Upgrade`, or one made from what was given."""
         try:
             return given if given is None or isinstance(given, kind) else kind(given)
         except InvalidStep as refused:
@@ -244,14 +244,14 @@ class StateSpec(Generic[LiveT]):
         if not isinstance(self.name, str) or not self.name:
             yield f"A {self.kind} cell needs a name that is a non-empty string, not {self.name!r}."
         elif self.name.startswith("~"):
-            yield f"The cell name {self.name!r} begins with '~', which is kept for Holdfast's own cells."
+            yield f"The cell name {self.name!r} begins with '~', which is reserved for Holdfast's own cells."
         yield from coder_problems(self.coder, f"The cell {self.name!r}")
         yield from (f"The cell {self.name!r}: {problem}" for problem in self._made_wrong)
         if self.was is not None and (not isinstance(self.was, str) or not self.was or self.was == self.name):
-            yield f"The cell {self.name!r} has was={self.was!r}; give the other name that it had before."
+            yield f"The cell {self.name!r} has was={self.was!r}; give the cell's former name, which must be another one."
 
     def describe(self) -> dict[str, object]:
-        """What a manifest records of this cell."""
+        """What a manifest records about this cell."""
         described: dict[str, object] = {"name": self.name, "kind": self.kind, "coder": self.coder.describe()}
         return described if self.ttl is None else {**described, "ttl": self.ttl.describe()}
 
@@ -308,7 +308,7 @@ class SetStateSpec(StateSpec[SetState[T]]):
 
 
 class OrderedListStateSpec(StateSpec[OrderedListState[T]]):
-    """Declares a cell of values sorted by timestamp; the coder is that of the value."""
+    """Declares a cell of values sorted by timestamp; the coder is for the values."""
 
     kind = "ordered_list"
     live = OrderedListState
@@ -324,7 +324,7 @@ class OrderedListStateSpec(StateSpec[OrderedListState[T]]):
 
 
 class MapStateSpec(StateSpec[MapState[K, V]]):
-    """Declares a cell that maps keys of one's own (hashable) to values."""
+    """Declares a cell that maps user-defined, hashable keys to values."""
 
     kind = "map"
     live = MapState
@@ -381,8 +381,8 @@ class MapStateSpec(StateSpec[MapState[K, V]]):
 class CombiningStateSpec(StateSpec[CombiningState[InputT, OutputT]]):
     """Declares a cell that keeps the accumulator of a CombineFn, or of a plain function such as `sum`.
 
-    Written `CombiningStateSpec(name, combine_fn)`, `(name, coder, combine_fn)` or with keywords. The coder is that of
-    the accumulator; without one, that of `combine_fn.get_accumulator_coder()`.
+    Written `CombiningStateSpec(name, combine_fn)`, `(name, coder, combine_fn)` or with keywords. The coder is for the
+    accumulator and defaults to `combine_fn.get_accumulator_coder()`.
     """
 
     kind = "combining"
@@ -447,7 +447,7 @@ class CombiningStateSpec(StateSpec[CombiningState[InputT, OutputT]]):
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations; none where a name in them is not known."""
+    """The annotations; empty if a name in them is unknown."""
     try:
         return typing.get_type_hints(function)
     except Exception:

@@ -1,4 +1,4 @@
-"""Time to live: how long a cell keeps what nobody touches."""
+"""Time to live: how long a cell lives without being touched."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ _ELSEWHERE = {
 class Ttl:
     """How long the cell of a key lives after it was last touched.
 
-    `refresh`: whether only a write counts as a touch ("write"), or a read as well ("read"). `expired`: whether a value
-    whose time is up is "never" returned, or "until_cleaned". `time`: whether it is "processing" time, or "event" time:
-    then what counts is the time of the element or timer that touched it (or the watermark, if that is later), and the
-    watermark now.
+    `refresh`: whether only a write counts as a touch ("write"), or a read as well ("read"). `expired`: whether an expired
+    value is "never" returned, or returned "until_cleaned". `time`: "processing" or "event". In event time a touch happens
+    at the time of its element or timer, or at the watermark if that is later, and the cell expires by the watermark.
 
-    A cell lives and dies as a whole: of a bag or a map all entries. Touches are noted to the millisecond, rounded up. The
-    clocks of a runtime go no finer, so nothing lives longer for it there, and stored times are much shorter.
+    A cell expires as a whole: all entries of a bag or map together. Touches are recorded to the millisecond, rounded up.
+    The clocks of a runtime are no finer, so this prolongs nothing there, and it makes stored times much shorter.
     """
 
     duration: Duration | int | float | str
@@ -54,7 +53,7 @@ class Ttl:
 
     @property
     def grain(self) -> int:
-        """To how many microseconds a touch is noted; 1 if the duration itself is not of whole milliseconds."""
+        """The precision of a recorded touch, in microseconds; 1 if the duration is not in whole milliseconds."""
         return 1 if self.micros % _MILLISECOND else _MILLISECOND
 
     @property
@@ -69,7 +68,7 @@ class Ttl:
     def _problems(self) -> Iterator[str]:
         try:
             if self.micros <= 0:
-                yield f"its time to live is {self.duration!r}; it must be longer than nothing."
+                yield f"its time to live is {self.duration!r}; it must be longer than zero."
         except (HoldfastError, TypeError, ValueError) as refused:
             yield f"its time to live is not a duration: {refused}"
         for name, choices in _CHOICES.items():
@@ -84,7 +83,7 @@ class Ttl:
 
 
 def lump(time: int, micros: int) -> int:
-    """The beginning of the lump that a time belongs to: 256 lumps make a time to live of so many microseconds."""
+    """The start of the lump that a time falls into. A time to live of `micros` has 256 lumps."""
     return time - time % lump_width(micros)
 
 

@@ -1,4 +1,4 @@
-"""Upgrades: how values that older code has stored become values of today's cell."""
+"""Upgrades: how values stored by older code become values of the current cell."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Upgrade"]
 
 @dataclass(frozen=True)
 class Upgrade:
-    """Turns an old value into a new one: of a bag, set, list or map each of its values, of a combining cell the accumulator.
+    """Turns an old value into a new one: each value of a bag, set, list or map; the accumulator of a combining cell.
 
-    `coder` is the one that wrote the old values. It need not be given if it is one of Holdfast's own.
+    `coder` is the one that wrote the old values. It can be left out if it is one of Holdfast's own.
     """
 
     function: Callable[[Any], Any]

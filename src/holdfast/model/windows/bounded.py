@@ -1,7 +1,7 @@
-"""Windows: the spans of event time that elements are put into.
+"""Windows: the spans of event time that elements are assigned to.
 
 A window holds the timestamps from its start, included, to its end, excluded. `max_timestamp()` is its last
-microsecond. Windows are values: do not change one after it was made.
+microsecond. Windows are values: do not change one after making it.
 """
 
 from __future__ import annotations

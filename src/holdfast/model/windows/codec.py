@@ -1,7 +1,7 @@
 """Windows as bytes, for storage and for sorting.
 
-Format: the global window is no bytes at all. An `IntervalWindow` is 16 bytes: start, then end, each its
-microseconds as a big-endian 64-bit integer with the sign bit flipped.
+Format: the global window is zero bytes. An `IntervalWindow` is 16 bytes: start, then end, each as microseconds in a
+big-endian 64-bit integer with the sign bit flipped.
 
 Invariant: the bytes of two interval windows sort as the windows do.
 """
@@ -21,8 +21,8 @@ _PAIR = struct.Struct(">QQ")
 
 
 def window_to_bytes(window: BoundedWindow) -> bytes:
-    """The bytes of a `GlobalWindow` or an `IntervalWindow`; other windows need a coder of their own."""
-    # Not isinstance: a subclass may hold more than its two ends, which would be lost.
+    """The bytes of a `GlobalWindow` or an `IntervalWindow`; other windows need their own coder."""
+    # Not isinstance: a subclass may hold more than start and end, which would be lost.
     if type(window) is IntervalWindow:
         return _PAIR.pack(window.start.micros + _SIGN, window.end.micros + _SIGN)
     if type(window) is GlobalWindow:
@@ -30,12 +30,12 @@ def window_to_bytes(window: BoundedWindow) -> bytes:
     raise CoderError(
         f"A window of the class {type(window).__qualname__} cannot be stored: it has no coder.",
         detail=f"The window: {window!r}",
-        todo="Let get_window_coder() of its window function give an object with encode and decode.",
+        todo="Let get_window_coder() of its window function return an object with encode and decode.",
     )
 
 
 def window_from_bytes(data: bytes) -> BoundedWindow:
-    """The window that `window_to_bytes` gave these bytes for."""
+    """The inverse of `window_to_bytes`."""
     if not data:
         return GlobalWindow()
     if len(data) != _PAIR.size:

@@ -1,4 +1,4 @@
-"""What a window function is: the contract that the ready ones keep and that a user's own fulfils."""
+"""The contract of a window function, for the built-in ones and a user's own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["NonMergingWindowFn", "WindowFn"]
 
 
 class WindowCoder(Protocol):
-    """How windows of a user's own become bytes and come back."""
+    """How windows of a user's own class become bytes and come back."""
 
     def encode(self, window: Any, /) -> bytes: ...
 
@@ -23,13 +23,13 @@ class WindowCoder(Protocol):
 class WindowFn:
     """Assigns windows to elements and, unless it is a `NonMergingWindowFn`, merges them afterwards.
 
-    Order of calls: `assign` for each element; then `merge` for each key, with the windows that the key has
-    now, whenever it got a new one. Both must depend on their arguments only. Two window functions are equal
-    when `describe()` says the same of both.
+    Order of calls: `assign` for each element; then `merge` for each key that got a new window, with all of
+    its windows. Both must depend only on their arguments. Two window functions are equal when their
+    `describe()` is.
     """
 
     version = 1
-    """Raise it in a subclass when its windows change: the old windows' state is then not taken for theirs."""
+    """Increase it in a subclass when its windows change, so that state of the old windows is not mistaken for theirs."""
 
     class AssignContext:
         """What `assign` may look at: the timestamp, the element, and the window it was in before."""
@@ -42,28 +42,28 @@ class WindowFn:
             self.window = window
 
     class MergeContext:
-        """What `merge` gets: the windows of a key. The engine's subclass takes note of what is merged."""
+        """What `merge` receives: the windows of a key. The engine's subclass records what is merged."""
 
         def __init__(self, windows: Iterable[BoundedWindow]) -> None:
             self.windows = list(windows)
 
         def merge(self, to_be_merged: Iterable[BoundedWindow], merge_result: BoundedWindow) -> None:
-            """Says that the first windows become the one window `merge_result`."""
+            """Merges `to_be_merged` into the one window `merge_result`."""
             raise NotImplementedError
 
     def assign(self, assign_context: WindowFn.AssignContext) -> Sequence[BoundedWindow]:
-        """The windows of an element, perhaps none."""
+        """The windows of an element, possibly none."""
         raise NotImplementedError
 
     def merge(self, merge_context: WindowFn.MergeContext) -> None:
-        """Calls `merge_context.merge` for each group of windows that becomes one."""
+        """Calls `merge_context.merge` once for each set of windows that become one."""
         raise NotImplementedError
 
     def is_merging(self) -> bool:
         return True
 
     def get_window_coder(self) -> WindowCoder | None:
-        """An object with `encode(window)` and `decode(data)`; None if all are interval windows or global."""
+        """An object with `encode(window)` and `decode(data)`; None if all windows are interval windows or global."""
         return None
 
     def encode_window(self, window: BoundedWindow) -> bytes:
@@ -75,10 +75,10 @@ class WindowFn:
         return window_from_bytes(data) if coder is None else coder.decode(data)
 
     def describe(self) -> dict[str, object]:
-        """What is stored beside the state to tell whether its windows are still the same; fit for JSON.
+        """What is stored beside the state to tell whether its windows are still the same; JSON values.
 
-        Of a user's own function these are its class, its version and those public attributes that are plain
-        values or times. Override it when something else decides about the windows.
+        For a user's own function: its class, its version, and its public attributes that are plain values or
+        times. Override it if the windows depend on anything else.
         """
         parameters = {name: _plain(value) for name, value in self._public().items()}
         return {

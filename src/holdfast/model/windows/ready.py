@@ -1,4 +1,4 @@
-"""The ready window functions: which windows an element belongs to.
+"""The built-in window functions: which windows an element belongs to.
 
 Sizes, periods, gaps and offsets are whatever `Duration.of` takes: seconds, a `timedelta`, or "10 minutes". A
 timestamp whose window would reach beyond `MIN_TIMESTAMP` or `MAX_TIMESTAMP` is a `TimeError`.
@@ -49,7 +49,7 @@ class TimestampCombiner:
 
 
 class GlobalWindows(NonMergingWindowFn):
-    """All elements in the one global window."""
+    """Puts all elements into the one global window."""
 
     def assign(self, assign_context: WindowFn.AssignContext) -> list[BoundedWindow]:
         return [GlobalWindow()]
@@ -78,7 +78,7 @@ class FixedWindows(NonMergingWindowFn):
         return [_checked(start, start + self.size.micros)]
 
     def assign_block(self, micros: Micros) -> tuple[Micros, Micros]:
-        """For a block of timestamps: the indexes of the elements and the start of the window of each."""
+        """For a block of timestamps: the index of each element and the start of its window."""
         _check_block(self, micros)
         return numpy.arange(len(micros)), micros - _since_start(micros, self.size.micros, self.offset.micros)
 
@@ -110,7 +110,7 @@ class SlidingWindows(NonMergingWindowFn):
     def assign_block(self, micros: Micros) -> tuple[Micros, Micros]:
         """For a block of timestamps: element index and window start of each pair.
 
-        The pairs are in the order of the elements; those of one element, newest window first.
+        The pairs are in the order of the elements; for each element, newest window first.
         """
         _check_block(self, micros)
         size, period = self.size.micros, self.period.micros
@@ -132,10 +132,10 @@ class SlidingWindows(NonMergingWindowFn):
 
 
 class Sessions(WindowFn):
-    """A window as long as the elements of a key are less than `gap_size` apart.
+    """A window that lasts as long as the elements of a key are less than `gap_size` apart.
 
-    Each element opens the window from its timestamp to `gap_size` later; windows that overlap become one.
-    Those that only touch stay apart: exactly `gap_size` of silence ends a session.
+    Each element opens a window from its timestamp to `gap_size` later; overlapping windows become one.
+    Windows that only touch stay apart: exactly `gap_size` of silence ends a session.
     """
 
     def __init__(self, gap_size: Span) -> None:
@@ -185,19 +185,19 @@ def _checked(start: int, end: int) -> tuple[int, int]:
 
 
 def _check_block(window_fn: FixedWindows | SlidingWindows, micros: Micros) -> None:
-    # Later timestamps never have earlier windows, so the two ends of the block speak for all of it.
+    # Later timestamps never have earlier windows, so checking both ends of the block is enough.
     if len(micros):
         window_fn.assign_micros(int(micros.min()))
         window_fn.assign_micros(int(micros.max()))
 
 
 def _since_start(micros: Micros, period: int, offset: int) -> Micros:
-    """The time since the last start. Taking the remainder first keeps the difference within 64 bits."""
+    """The time since the last window start. Taking the remainder first keeps the difference within 64 bits."""
     return (micros % period - offset) % period
 
 
 def _own_description(window_fn: WindowFn, name: str, **parameters: int) -> dict[str, object]:
-    """A user's subclass of one of ours has other windows, so it goes by its own class and version."""
+    """A user's subclass of one of ours has other windows, so it is described by its own class and version."""
     own = type(window_fn).__module__ == __name__
     name = f"holdfast.{name}" if own else f"{type(window_fn).__module__}.{type(window_fn).__qualname__}"
     return {"id": name, "version": window_fn.version, **parameters}

@@ -24,7 +24,7 @@ class PaneInfoTiming(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PaneInfo:
-    """Which of the results of one window this is.
+    """Which result of a window this is.
 
     `index` counts all panes of the window, `nonspeculative_index` those that were not early.
     """
@@ -37,11 +37,11 @@ class PaneInfo:
 
 
 PANE_INFO_UNKNOWN = PaneInfo(True, True, PaneInfoTiming.UNKNOWN, 0, 0)
-"""The pane of an element that went through no grouping yet."""
+"""The pane of an element that has not been through a grouping."""
 
 
 class TimestampedValue:
-    """A value to be given out at a timestamp other than that of the input."""
+    """A value to output at a timestamp other than the input's."""
 
     __slots__ = ("timestamp", "value")
 
@@ -79,7 +79,7 @@ class WindowedValue:
         self.pane_info = pane_info
 
     def with_value(self, value: object) -> WindowedValue:
-        """Another value at the same time, in the same windows and pane."""
+        """The same timestamp, windows and pane with another value."""
         return WindowedValue(value, self.timestamp, self.windows, self.pane_info)
 
     def __eq__(self, other: object) -> bool:
