@@ -1,4 +1,4 @@
-"""What users write with: functions, cells, time, windows, combiners and coders. No engine is in it.
+"""What users write with: functions, cells, time, windows, combiners and coders. It contains no engine.
 
 Imports go from left to right: time, coders, windows, aggregate, state, functions.
 """

@@ -1,4 +1,4 @@
-"""What only an extra installs: whether it is here, and the sentence that says how to get it."""
+"""Packages that an extra installs: whether they are here, and the message that says how to get them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from holdfast.errors import MissingExtra
 __all__ = ["SPARK", "as_missing_extra", "require_spark"]
 
 SPARK = ("pyspark", "pyarrow", "pandas")
-"""What the extra `spark` installs and Holdfast imports."""
+"""The packages that the extra `spark` installs and Holdfast imports."""
 
 
 def require_spark(what: str) -> None:
-    """Raises MissingExtra unless everything that `what` needs to run on Spark is installed."""
+    """Raises MissingExtra, naming `what` needs it, unless everything needed to run on Spark is installed."""
     missing = [name for name in SPARK if not _is_here(name)]
     if missing:
         raise _missing(what, *missing)
 
 
 def as_missing_extra(error: BaseException, what: str) -> MissingExtra | None:
-    """The same in our words, if it is Python's own error about a package that the extra installs."""
+    """Python's error as a MissingExtra, if it is about a package that the extra installs."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     package = error.name.partition(".")[0]
@@ -31,7 +31,7 @@ def _missing(what: str, *names: str) -> MissingExtra:
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     verb = "is" if len(names) == 1 else "are"
     error = MissingExtra(f"{what} needs {listed}, which {verb} not installed: pip install 'holdfast[spark]'")
-    # As Python's own error has it, for whoever asks which module is missing.
+    # As in Python's own error, for code that asks which module is missing.
     error.name = names[0]
     return error
 
@@ -40,5 +40,5 @@ def _is_here(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except ValueError:
-        # It has been imported already, by something that does not say from where.
+        # It is imported already, but its module has no spec.
         return True

@@ -1,6 +1,6 @@
-"""Functions and columns of Spark's that are given where Python's are meant, as after `from pyspark.sql.functions import *`.
+"""Spark functions and columns given where Python's are meant, as after `from pyspark.sql.functions import *`.
 
-Spark is not imported for it: what is Spark's says so by its module.
+This does not import Spark: its objects are recognised by their module.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _READY = {
 
 
 def foreign_problem(given: Any) -> str | None:
-    """Why what was given cannot be called with values: it makes a column, or is one."""
+    """Why the object cannot be called with values: it makes a column, or is one."""
     inner = given.func if isinstance(given, functools.partial) else given
     if type(inner).__module__.startswith(_SPARK):
         return f"it is a {type(inner).__name__} of Spark's, not a function from values to a value."
@@ -53,7 +53,7 @@ def _meant(name: str) -> Iterator[str]:
 
 
 def foreign_globals(function: Callable[..., Any], method: str) -> Iterator[str]:
-    """Calls of Spark's functions by their bare names: there is no Spark where the method runs."""
+    """Calls of Spark functions by their bare names: there is no Spark where the method runs."""
     inner = inspect.unwrap(getattr(function, "__func__", function))
     code, names = getattr(inner, "__code__", None), getattr(inner, "__globals__", {})
     for name in sorted(global_names(code)) if isinstance(code, CodeType) else ():
@@ -67,7 +67,7 @@ def foreign_globals(function: Callable[..., Any], method: str) -> Iterator[str]:
 
 
 def global_names(code: CodeType) -> set[str]:
-    """The globals that a function uses, and the functions that are written inside it."""
+    """The globals used by a function and by the functions defined inside it."""
     names = {str(i.argval) for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
     inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return names.union(*map(global_names, inner))

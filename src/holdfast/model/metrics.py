@@ -1,7 +1,6 @@
-"""Metrics of a user's own: counters, distributions and gauges, named by a namespace and a name.
+"""User-defined metrics: counters, distributions and gauges, identified by a namespace and a name.
 
-They are counted for the bundle that is running, and reach the step's metrics when it commits; outside of a bundle
-they go nowhere.
+They are counted for the running bundle and reach the step's metrics when it commits; outside a bundle they are discarded.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ __all__ = ["Distribution", "Metrics", "UserMetrics"]
 
 @dataclass(frozen=True)
 class Distribution:
-    """What is kept of a distribution's values."""
+    """The summary kept of a distribution's values."""
 
     count: int
     sum: float
@@ -35,7 +34,7 @@ class Distribution:
 
 @dataclass
 class UserMetrics:
-    """Values by `namespace/name`. Adding takes sums of counters, merges distributions, keeps the later gauge."""
+    """Values by `namespace/name`. Adding sums counters, merges distributions, and keeps the later gauge."""
 
     counters: Counter[str] = field(default_factory=Counter)
     distributions: dict[str, Distribution] = field(default_factory=dict)
@@ -82,7 +81,7 @@ class _GaugeMetric(_Metric):
 
 
 class Metrics:
-    """Where metrics are got: `Metrics.counter(self.__class__, "alerts").inc()`."""
+    """Makes metrics: `Metrics.counter(self.__class__, "alerts").inc()`."""
 
     @staticmethod
     def counter(namespace: str | type, name: str) -> _CounterMetric:

@@ -18,7 +18,7 @@ class BundleClocks(Protocol):
 
     @property
     def late(self) -> int:
-        """The watermark by which elements are late."""
+        """The watermark that decides which elements are late."""
 
     @property
     def watermark(self) -> int: ...
@@ -28,7 +28,7 @@ class BundleClocks(Protocol):
 
     @property
     def final(self) -> bool:
-        """Whether the input has ended: then everything is due."""
+        """Whether the input has ended, which makes everything due."""
 
 
 _clocks: ContextVar[BundleClocks | None] = ContextVar("holdfast_clocks", default=None)
@@ -37,7 +37,7 @@ _metrics: ContextVar[UserMetrics | None] = ContextVar("holdfast_metrics", defaul
 
 @contextlib.contextmanager
 def bundle_present(clocks: BundleClocks, metrics: UserMetrics) -> Iterator[None]:
-    """While this is open, `Timestamp.now()` is the bundle's time, and metrics are counted for it."""
+    """Inside this context, `Timestamp.now()` is the bundle's time, and metrics are counted for the bundle."""
     clocks_token, metrics_token = _clocks.set(clocks), _metrics.set(metrics)
     try:
         yield
@@ -47,16 +47,16 @@ def bundle_present(clocks: BundleClocks, metrics: UserMetrics) -> Iterator[None]
 
 
 def current_time_micros() -> int | None:
-    """The processing time of the bundle that is running, if one is."""
+    """The processing time of the running bundle, if any."""
     clocks = _clocks.get()
     return None if clocks is None else clocks.now
 
 
 def current_clocks() -> BundleClocks | None:
-    """The clocks of the bundle that is running, if one is."""
+    """The clocks of the running bundle, if any."""
     return _clocks.get()
 
 
 def current_metrics() -> UserMetrics | None:
-    """Where the bundle that is running counts, if one is."""
+    """The metrics of the running bundle, if any."""
     return _metrics.get()

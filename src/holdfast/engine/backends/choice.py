@@ -1,4 +1,4 @@
-"""Which backend a step is given: one of Holdfast's own by its name, or the user's by its factory."""
+"""Which backend a step uses: one of Holdfast's own by name, or the user's by its factory."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def backend_of(options: StepOptions) -> Backend:
 
 
 def backend_name(backend: Backend) -> str:
-    """What a manifest records of it."""
+    """The name that a manifest records."""
     return backend if isinstance(backend, str) else backend.name
 
 
 def backend_problems(backend: Any) -> Iterator[str]:
-    """What is wrong with what was given as a backend."""
+    """What is wrong with the given backend, in sentences."""
     if isinstance(backend, str):
         if backend not in BACKENDS:
             yield f"backend is {backend!r}; it can be {', '.join(map(repr, BACKENDS))}, or a factory of your own."
@@ -55,9 +55,9 @@ def _name_problems(backend: Any, name: Any) -> Iterator[str]:
     if isinstance(backend, type) and not isinstance(name, str):
         return
     if not isinstance(name, str) or not name:
-        yield f"The name of the backend {backend!r} is {name!r}; it must be a text, which is recorded with the state."
+        yield f"The name of the backend {backend!r} is {name!r}; it must be a string, since it is recorded with the state."
     elif name in BACKENDS:
-        yield f"The name of the backend {backend!r} is {name!r}, which is one of Holdfast's own; give it another."
+        yield f"The name of the backend {backend!r} is {name!r}, which is one of Holdfast's own; choose another name."
 
 
 def _takes_two(make: Any) -> bool:

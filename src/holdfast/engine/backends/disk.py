@@ -1,14 +1,14 @@
 """The disk backend: for state that is larger than memory.
 
-The same log as the heap backend's is in the store. But the copy that a worker works on is a SQLite file on the local
-disk, not a dict in memory: a bundle reads the keys that it touches, in parts of bounded size, and writes them back. The
-file is a cache. It has the token of the state that it holds, set in the same transaction as the state itself, and
-`open` trusts it only if that token is in the chain that the store has. All workers of a machine share the files: a key
-group that another worker had last needs no catching up.
+The store holds the same log as with the heap backend. But a worker's copy is a SQLite file on the local disk, not a dict
+in memory: a bundle reads the keys that it touches, in parts of bounded size, and writes them back. The file is a cache.
+It has the token of the state that it holds, set in the same transaction as the state itself, and `open` trusts it only
+if that token is in the store's chain. All workers of a machine share the files: a key group last processed by another
+worker needs no catching up.
 
 Invariants: those of the heap backend, with "in memory" read as "in the file", and
-- Nothing in the file is needed. One that is damaged is removed, and what it held is read from the log again: at once if
-  `open` finds out, else when the bundle that found out is run again.
+- Nothing in the file is indispensable. A damaged file is removed and its content is read from the log again: at once if
+  `open` notices, otherwise when the bundle that noticed runs again.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ class DiskBackend:
         head = read_head(store)
         self._sections = []
         self._costs = (0, 0)
-        # A bundle that was neither committed nor abandoned.
+        # The last bundle was neither committed nor abandoned.
         self._file.rollback()
         try:
             self._file.begin()
             self._agree(store, head)
         except sqlite3.DatabaseError:
-            # The file is damaged, which costs a reading of the log and nothing else.
+            # The file is damaged, which costs reading the log again and nothing else.
             self._file.discard()
             self._file.begin()
             self._agree(store, head)
@@ -135,7 +135,7 @@ class DiskBackend:
 
     @contextlib.contextmanager
     def _or_discarded(self) -> Iterator[None]:
-        """A file that turns out to be damaged is removed, or the same bundle would meet it again and again."""
+        """Removes a file that turns out to be damaged, or the same bundle would hit it again and again."""
         try:
             yield
         except sqlite3.DatabaseError as error:
@@ -143,8 +143,8 @@ class DiskBackend:
             self._file.discard()
             raise CorruptState(
                 f"The working copy of a key group on the local disk is damaged, or cannot be written: {error}",
-                detail=f"The file {str(path)!r} was removed. What is stored in the log is as it was.",
-                todo="run the micro-batch again; if it comes back, look at the disk and the room on it",
+                detail=f"The file {str(path)!r} was removed. The stored log is intact.",
+                todo="run the micro-batch again; if it happens again, check the disk and its free space",
             ) from error
 
     def next_due(self, runner: Schedule) -> Due:
@@ -153,7 +153,7 @@ class DiskBackend:
         return Due(min((when for when in event if when is not None), default=None), self._due.next_real)
 
     def everything(self, store: BlobStore) -> Iterator[KeyGroupState]:
-        """Read from the log, not from the file: it is what a fresh worker would have."""
+        """Read from the log, not from the file, as a fresh worker would."""
         state = KeyGroupState(self._layout)
         for name, blob in whole(store, read_head(store)):
             apply_sections(state, blob.sections, name)
@@ -170,11 +170,11 @@ class DiskBackend:
     # Agreeing with the store.
 
     def _agree(self, store: BlobStore, head: Head) -> None:
-        """Makes the file hold what the head stands for."""
+        """Brings the file to the state of the head."""
         meta = dict(self._file.sql("SELECT name, value FROM meta"))
         token, last = meta.get("token", NO_TOKEN), meta.get("last", 0)
         if meta and meta.get("tables") != self._tables:
-            # Of other code, which had other cells in these places.
+            # Written by other code, whose cells had other indexes.
             token = None
         if self._layout.step.limits is not None:
             self._ledger = Ledger(int(meta.get("keys", 0)), int(meta.get("bytes", 0)))
@@ -206,7 +206,7 @@ class DiskBackend:
         self._rows.write_windows()
 
     def _replay(self, name: str, blob: Blob) -> None:
-        """Does to the file what a blob says."""
+        """Applies a blob to the file."""
         held: list[Section] = []
         slots: dict[bytes, None] = {}
         for section in blob.sections:
@@ -275,7 +275,7 @@ class DiskBackend:
         return state, before
 
     def _due_chunks(self, clocks: BundleClocks, runner: Schedule, done: Container[bytes]) -> Iterator[list[bytes]]:
-        """The keys for which something is due, without those of `done`."""
+        """The keys with something due, except those in `done`."""
         if clocks.final:
             yield from self._rows.all_keys(done)
             return
@@ -298,13 +298,13 @@ class DiskBackend:
         return runner.window_due(end, end + self._layout.step.windowing.allowed_lateness.micros, known.fired)
 
     def _snapshot(self) -> Iterator[list[Section]]:
-        """The whole state in segments, some keys at a time."""
+        """The whole state as segments, some keys at a time."""
         for names in self._rows.all_keys():
             state, _ = self._load(names)
             yield from segments(state, self._options.segment_bytes_max)
 
 
 def _fingerprint(layout: Layout) -> bytes:
-    """Tells apart what a file's rows may be of: they name cells by their places."""
+    """Identifies the layout that a file's rows belong to: they refer to cells by index."""
     described = json.dumps([spec.describe() for spec in layout.specs], sort_keys=True, default=repr)
     return hashlib.blake2b(described.encode(), digest_size=16).digest()

@@ -1,6 +1,6 @@
-"""When each key of a disk backend's file next has something due, so that nobody has to look at all keys.
+"""When each key of a disk backend's file next has something due, so that not all keys have to be read.
 
-Invariant: `due` has exactly the times that the cells have. Each of its rows is visited once in a bundle, whatever it says.
+Invariant: `due` has exactly the times that the cells have. Each of its rows is visited at most once in a bundle.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ SELECT time, slot FROM due WHERE kind = ? AND time <= ? AND (time, slot) > (?, ?
 
 
 class DueTimes:
-    """The table `due`. Keys come as bytes, at most `part_keys` at a time."""
+    """The table `due`. Keys are bytes, at most `part_keys` at a time."""
 
     def __init__(self, file: WorkingFile, layout: Layout, part_keys: int) -> None:
         self._file = file
         self._layout = layout
         self._part_keys = part_keys
         self.is_kept = bool(layout.timers or layout.stamps) or (layout.held, layout.age) != (None, None)
-        """Whether anything of the step can be due, or its keys have ages."""
+        """Whether anything can become due in this step, or its keys have ages."""
 
     def save(self, state: KeyGroupState, names: list[bytes]) -> None:
-        """Notes what is due for these keys; the state has all that they have."""
+        """Records what is due for these keys; the state has everything they have."""
         if not self.is_kept:
             return
         self._file.many("DELETE FROM due WHERE slot = ?", ((name,) for name in names))
-        # What is due after the end of time may be looked at then.
+        # What is due after the end of time is clamped to it.
         rows = [(slot_to_bytes(slot), kind, min(when, _LAST)) for (slot, kind), when in _due_times(state).items()]
         self._file.many("INSERT OR REPLACE INTO due VALUES (?, ?, ?)", rows)
 
     def timers(self, clocks: BundleClocks) -> Iterator[list[bytes]]:
-        """The keys for which a timer or a held-back element is due."""
+        """The keys with a timer or a held-back element due."""
         if self.is_kept:
             for kind, limit in ((_EVENT, clocks.watermark), (_REAL, clocks.now)):
                 yield from self._until(kind, limit)
 
     def expired(self, clocks: BundleClocks, budget: int) -> Iterator[list[bytes]]:
-        """The keys of which some cell has expired: as many as a bundle may remove, in parts that are swept whole."""
+        """The keys with an expired cell: as many as a bundle may remove, in parts that are swept completely."""
         if not self._layout.stamps:
             return
         limits = {_TTL_REAL: clocks.now}
@@ -65,7 +65,7 @@ class DueTimes:
                     return
 
     def oldest(self) -> list[bytes]:
-        """The keys that go first when some have to."""
+        """The keys that are evicted first."""
         select = "SELECT slot FROM due WHERE kind = ? ORDER BY time, slot LIMIT ?"
         return [name for (name,) in self._file.sql(select, _AGE, self._part_keys)]
 
@@ -77,7 +77,7 @@ class DueTimes:
 
     @property
     def next_real(self) -> int | None:
-        """When a timer of processing time is next due."""
+        """When a processing-time timer is next due."""
         return self._next(_REAL)
 
     def _next(self, kind: int) -> int | None:
@@ -85,7 +85,7 @@ class DueTimes:
         return when
 
     def _until(self, kind: int, limit: int) -> Iterator[list[bytes]]:
-        """The keys that have something due, by time. None comes twice, even if what is due stays as it is."""
+        """The keys that have something due, by time. No key comes twice, even if it stays due."""
         last = _BEFORE_ALL
         while True:
             found = self._file.sql(_DUE, kind, limit, *last, self._part_keys).fetchall()

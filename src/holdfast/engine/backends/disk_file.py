@@ -1,19 +1,19 @@
-"""The file of the disk backend: what a worker has of one key group, in SQLite on the local disk.
+"""The file of the disk backend: a worker's copy of one key group, in SQLite on the local disk.
 
-    meta     name → value             the token, the number of the last delta, what tables the cells are of; with limits,
-                                      how many keys and bytes there are
-    cells    slot, window → data      what a key has in a window: a MessagePack map from the place of a cell to its entry
+    meta     name → value             the token, the number of the last delta, a fingerprint of the layout; with limits,
+                                      the number of keys and bytes
+    cells    slot, window → data      what a key has in a window: a MessagePack map from the index of a cell to its entry
     due      slot, kind → time        when a key next has something due, by kind of time; and its age, if it may be evicted
-    windows  window → rows, fired     how many keys have something there, and whether an aggregation gave its results
+    windows  window → rows, fired     how many keys have something there, and whether an aggregation has given its results
 
 `disk_rows` reads and writes `cells` and `windows`, `disk_due` reads and writes `due`.
 
 Invariants
-- All that is done between `begin` and `commit` is in the file afterwards, or none of it.
-- A second attempt at the same key group that finds the file locked works on a file of its own, and removes it in the end.
-- A file that was deleted or replaced under an open connection is never touched again by that connection, nor is what it left
-  beside it opened by another: SQLite finds the log of a file by its path alone, and would mix the two. Each works on a file
-  of its own.
+- Either everything done between `begin` and `commit` is in the file afterwards, or nothing.
+- A second attempt at the same key group that finds the file locked works on its own file, and removes it in the end.
+- A file that was deleted or replaced under an open connection is never touched again by that connection, and its leftover
+  log is never opened by another: SQLite finds the log of a file only by its path, and would mix the two. Each connection
+  then works on its own file.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["MEMORY_BYTES", "DamagedFile", "WorkingFile"]
 
 _CACHE_KIB = 8 * 1024
 MEMORY_BYTES = 2 * _CACHE_KIB * 1024
-"""About how much memory a file takes that is open."""
+"""Roughly how much memory an open file takes."""
 
 _LOCK_SECONDS = 1.0
 _own_files = itertools.count()
 _lost: list[sqlite3.Connection] = []
-"""Connections to files that are no longer at their path. To close one would delete the log of the file that is there now."""
+"""Connections to files that are no longer at their path. Closing one would delete the log of the file that is there now."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
@@ -48,16 +48,16 @@ _BY_WINDOW = "CREATE INDEX IF NOT EXISTS cells_by_window ON cells (window, slot)
 
 
 class DamagedFile(sqlite3.DatabaseError):
-    """The file can be read, but what it says makes no sense."""
+    """The file can be read, but its content makes no sense."""
 
 
 class WorkingFile:
-    """A file that may be locked, damaged or gone. `by_window`: whether the keys of a window can be found quickly."""
+    """A file that may be locked, damaged or gone. `by_window`: index the keys by window."""
 
     def __init__(self, path: str | Path, *, by_window: bool) -> None:
         self._path = Path(path)
         self.at = self._path
-        """The file that is open: the one given, or one of its own."""
+        """The open file: the given one, or a private one."""
         self._by_window = by_window
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
@@ -67,7 +67,7 @@ class WorkingFile:
         return self._connection is not None
 
     def begin(self) -> None:
-        """Opens the file, if it is not open, and begins a transaction that nobody else can have at the same time."""
+        """Opens the file, if needed, and begins an exclusive transaction."""
         if self._is_lost():
             self.close()
             self._begin_own()
@@ -77,7 +77,7 @@ class WorkingFile:
                 self._connect(self._path)
             self.sql("BEGIN IMMEDIATE")
         except sqlite3.OperationalError:
-            # Another attempt is at work on it, or was killed at it just now.
+            # Another attempt is using the file, or was killed just now while using it.
             self.close()
             self._begin_own()
 
@@ -87,7 +87,7 @@ class WorkingFile:
         self.sql("BEGIN IMMEDIATE")
 
     def _is_lost(self) -> bool:
-        """Whether the file that is open is no longer the one at its path."""
+        """Whether the open file is no longer the one at its path."""
         return self._connection is not None and _identity(self.at) != self._identity
 
     def commit(self) -> None:
@@ -107,7 +107,7 @@ class WorkingFile:
         return self._connection.execute(statement, values)
 
     def many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """The same statement for each of the rows."""
+        """Runs the statement for each row."""
         assert self._connection is not None
         self._connection.executemany(statement, rows)
 
@@ -127,7 +127,7 @@ class WorkingFile:
             self.at = self._path
 
     def discard(self) -> None:
-        """Closes and removes it, unless another file is in its place by now."""
+        """Closes and removes the file, unless another one has replaced it."""
         path, is_lost = self.at, self._is_lost()
         self.close()
         if not is_lost:
@@ -140,7 +140,7 @@ class WorkingFile:
         file = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         self._connection = file
         self._identity = _identity(path)
-        # A process that dies leaves the file whole; a machine that does takes the whole directory with it.
+        # If the process dies, the file stays intact; if the machine dies, the whole directory is gone anyway.
         for setting in ("journal_mode = WAL", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}", "temp_store = MEMORY"):
             file.execute(f"PRAGMA {setting}")
         file.executescript(_SCHEMA)
@@ -150,7 +150,7 @@ class WorkingFile:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file it is that has this path now."""
+    """Identifies the file that is at this path now."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Between the rows of a disk backend's file and the tables of a state: what keys have, and which windows there are."""
+"""Moves keys and windows between the rows of a disk backend's file and the tables of a state."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _WANTED = "SELECT cells.slot, cells.window, cells.data FROM temp.wanted CROSS JO
 
 
 class KnownWindow(NamedTuple):
-    """What the file knows of a window."""
+    """What the file records about a window."""
 
     rows: int
     fired: bool
 
 
 class KeyRows:
-    """The tables `cells` and `windows`. Keys come as bytes, at most `part_keys` at a time."""
+    """The tables `cells` and `windows`. Keys are bytes, at most `part_keys` at a time."""
 
     def __init__(self, file: WorkingFile, layout: Layout, part_keys: int, *, is_windowed: bool) -> None:
         self._file = file
@@ -37,7 +37,7 @@ class KeyRows:
         self._part_keys = part_keys
         self._is_windowed = is_windowed
         self.windows: dict[bytes, KnownWindow] = {}
-        """Those that have rows, unless all rows are of the global one."""
+        """The windows that have rows; empty if all rows belong to the global window."""
 
     def read_windows(self) -> None:
         found = self._file.sql("SELECT window, rows, fired FROM windows")
@@ -49,7 +49,7 @@ class KeyRows:
         self._file.many("INSERT INTO windows VALUES (?, ?, ?)", known)
 
     def load(self, names: list[bytes]) -> tuple[KeyGroupState, dict[tuple[bytes, Slot], None]]:
-        """The state of some keys, and which (window, slot) pairs it has, in the order of their bytes."""
+        """The state of some keys, and its (window, slot) pairs, in the order of their bytes."""
         state = KeyGroupState(self._layout)
         self._file.sql("DELETE FROM temp.wanted")
         self._file.many("INSERT OR IGNORE INTO temp.wanted VALUES (?)", ((name,) for name in names))
@@ -62,7 +62,7 @@ class KeyRows:
                     tables[place].values[slot] = tables[place].unpack(packed)
                 before[window, slot] = None
         except (CoderError, ValueError, TypeError, AttributeError, LookupError) as error:
-            raise DamagedFile(f"a row of it makes no sense: {error}") from error
+            raise DamagedFile(f"one of its rows makes no sense: {error}") from error
         for data, window_state in state.windows.items():
             window_state.fired = data in self.windows and self.windows[data].fired
         return state, before
@@ -87,7 +87,7 @@ class KeyRows:
                 del self.windows[data]
 
     def _counts(self, written: list[Any], gone: list[Any]) -> dict[bytes, int]:
-        """By how much the number of keys of each window changes."""
+        """How much the number of keys in each window changes."""
         changes: dict[bytes, int] = {}
         exists = "SELECT 1 FROM cells WHERE slot = ? AND window = ?"
         for name, data, _ in written:
@@ -103,7 +103,7 @@ class KeyRows:
         return self._cursor(_ALL, (), besides)
 
     def keys_of(self, window: bytes, besides: Container[bytes] = ()) -> Iterator[list[bytes]]:
-        """The keys that have something in a window, in the order of their bytes. They may go meanwhile."""
+        """The keys that have something in a window, in the order of their bytes. They may be removed meanwhile."""
         return self._cursor(_IN_WINDOW, (window,), besides)
 
     def _cursor(self, select: str, values: tuple[Any, ...], besides: Container[bytes]) -> Iterator[list[bytes]]:
@@ -122,7 +122,7 @@ class KeyRows:
         return [name for (name,) in self._file.sql(_HEAVIEST, count)]
 
     def forget(self, window: bytes, names: Iterable[bytes]) -> None:
-        """Removes what keys have in a window, which ends."""
+        """Removes what keys have in a window that is ending."""
         self._file.many("DELETE FROM cells WHERE slot = ? AND window = ?", ((name, window) for name in names))
 
 

@@ -1,12 +1,12 @@
 """The heap backend: the whole key group in memory, its log in the store.
 
 Invariants
-- The copy in memory is trusted only while `token` names the state it holds, and only if that token is in the chain that
-  the store has: the head's own, or the parent of the next delta. Everything else (an attempt that failed or ran
-  twice, another query's work, a rolled-back micro-batch) has a token that is not there, and is thrown away.
-- `open` takes the copy's token away before the bundle can change it; `commit` gives it the new one only after all
-  writes went through. A bundle that is abandoned in between leaves a copy without a token.
-- The store is never behind the memory: nothing in memory is the only copy of a committed fact.
+- The copy in memory is trusted only while `token` names the state it holds, and only if that token is in the store's
+  chain: the head's own, or the parent of the next delta. Everything else (an attempt that failed or ran twice, another
+  query's work, a rolled-back micro-batch) has a token that is not in the chain, and is discarded.
+- `open` clears the copy's token before the bundle can change the copy; `commit` sets the new one only after all writes
+  succeeded. A bundle abandoned in between leaves a copy without a token.
+- The store is never behind the memory: nothing committed exists only in memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HeapOptions = SnapshotOptions
 
 
 def memory_estimate(stored_bytes: int, entries: int) -> int:
-    """Roughly what a copy in memory would take, for those who have none to measure."""
+    """Roughly what a copy in memory would take, where there is none to measure."""
     return 3 * stored_bytes + _ENTRY_BYTES * entries
 
 
@@ -48,9 +48,9 @@ class HeapBackend:
         self._head = Head()
         self._token: bytes | None = self._head.token
         self.loads = 0
-        """How often the state had to be read from its beginning."""
+        """How often the state had to be read from the beginning."""
         self.catch_ups = 0
-        """How often only the deltas that were missed had to be read."""
+        """How often only missed deltas had to be read."""
         self._opened = (0, 0)
         self._meter = MemoryMeter()
 
@@ -77,7 +77,7 @@ class HeapBackend:
         return self._state
 
     def parts(self, slots: Sequence[Slot], clocks: BundleClocks, runner: Schedule) -> Iterator[Part]:
-        """One part: everything is at hand."""
+        """One part: everything is in memory."""
         yield Part(self._state, None, sweep_budget(len(slots)))
 
     def limit(self, limiter: Limiting) -> None:
@@ -110,7 +110,7 @@ class HeapBackend:
         yield self.open(store)
 
     def release(self) -> None:
-        """Gives the memory back at once, without waiting for the collector to find the cycles in it."""
+        """Frees the memory at once, without waiting for the garbage collector to find its cycles."""
         self._token = None
         for index in self._state.indexes.values():
             index.forget()

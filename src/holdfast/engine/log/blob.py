@@ -6,7 +6,7 @@
     5       1     format version   1
     6       2     flags            1: the body is compressed with Zstandard
     8       8     sequence number  of the delta; of a segment: of the last delta that the snapshot contains
-    16      4     part             of a segment: its place in the snapshot, from 0; of a delta: 0
+    16      4     part             of a segment: its index in the snapshot, from 0; of a delta: 0
     20      4     one              (the head says how many segments there are)
     24      8     length of the body, as it is stored
     32      16    parent           the token of the state that this is based on
@@ -15,18 +15,18 @@
 
     section = [window: bin, cell: str, operation: int, keys: bin, columns: [bin, ...]]
 
-`keys` is a block of slots (`engine.keys`), `columns` are what the operation needs (`engine.tables`), as blocks of the
-cell's coder (`model.coders.blocks`). With an empty cell, the operation 9 drops the window, 8 drops the keys from all of
-its cells, and 7 does nothing. Integers are big-endian.
+`keys` is a block of slots (`engine.state.keys`), `columns` are the operation's data (`engine.tables`), as blocks of the
+cell's coder (`model.coders.blocks`). With an empty cell, operation 9 drops the window, 8 drops the keys from all of its
+cells, and 7 does nothing. Integers are big-endian.
 
 Invariants
 - A delta's token is a hash over its parent's token and its own bytes. A chain of tokens therefore proves that each
-  delta is whole, unaltered and in its place. The same changes to the same state give the same token.
+  delta is complete, unaltered and in its place. The same changes to the same state give the same token.
 - The parent of a segment is the token of the state that the snapshot contains, and its own token proves its bytes.
-- Nothing is decoded before the token has been checked. But a token proves no good will: whoever can write a blob can make
-  one. So a compressed body says how large it is (in the header of its Zstandard frame), which is believed only up to
-  64 MiB or a hundred times what is stored; and what is decoded from it is checked field by field.
-- What would be larger is not compressed.
+- Nothing is decoded before the token has been checked. But a token proves no good intent: whoever can write a blob can make
+  one. So a compressed body states its plain size (in the header of its Zstandard frame), which is believed only up to
+  64 MiB or a hundred times the stored size; and what is decoded from it is checked field by field.
+- A body that would exceed this is not compressed.
 """
 
 from __future__ import annotations
@@ -113,13 +113,13 @@ def write_blob(
 
 
 def plain_size(blob: bytes, name: str = "without a name") -> int:
-    """How large a blob would be without compression: a measure of what is in it, and of the work it stands for."""
+    """The size of a blob without compression: a measure of its content, and of the work to read it."""
     flags = _header(blob, name)[3]
     return _BODY_AT + _promised(blob[_BODY_AT:], name) if flags & _COMPRESSED else len(blob)
 
 
 def read_blob(data: bytes, name: str) -> Blob:
-    """Checks and decodes a blob; `name` is how a damaged one is called in the error."""
+    """Checks and decodes a blob; `name` identifies it in errors."""
     _, kind, version, flags, sequence, part, _, length, parent = _header(data, name)
     if version != _VERSION:
         raise CorruptState(
@@ -133,7 +133,7 @@ def read_blob(data: bytes, name: str) -> Blob:
     if not hmac.compare_digest(token, _token(data[: _HEADER.size], body)):
         raise _corrupt(name, "its bytes do not match its checksum")
     if kind not in (DELTA, SEGMENT):
-        raise _corrupt(name, f"it is of an unknown kind, {kind}")
+        raise _corrupt(name, f"its kind, {kind}, is unknown")
     return Blob(kind, sequence, part, parent, token, _sections(body, flags, name))
 
 
@@ -155,7 +155,7 @@ def _sections(body: bytes, flags: int, name: str) -> list[Section]:
         raise _corrupt(name, f"its body is not a list of sections ({error})") from None
     for place, section in enumerate(sections):
         if not _is_typed(section):
-            raise _corrupt(name, f"section {place} of its body has a field of another type than it should")
+            raise _corrupt(name, f"section {place} of its body has a field of the wrong type")
     return sections
 
 
@@ -167,7 +167,7 @@ def _is_typed(section: Section) -> bool:
 def _decompressed(body: bytes, name: str) -> bytes:
     size = _promised(body, name)
     if size > _most_plain(len(body)):
-        raise _corrupt(name, f"{len(body):,} bytes of it are to become {size:,}, more than any blob that was written")
+        raise _corrupt(name, f"its {len(body):,} bytes claim to expand to {size:,}, more than any blob that was written")
     plain = zstandard.ZstdDecompressor().decompress(body, max_output_size=size, allow_extra_data=False)
     if len(plain) != size:
         raise _corrupt(name, f"its body came to {len(plain)} bytes where it says {size}")
@@ -175,18 +175,18 @@ def _decompressed(body: bytes, name: str) -> bytes:
 
 
 def _promised(body: bytes, name: str) -> int:
-    """How large a compressed body says it is. All that were written do."""
+    """The plain size that a compressed body states. Every body that was written states one."""
     try:
         size = int(zstandard.frame_content_size(body))
     except zstandard.ZstdError as error:
         raise _corrupt(name, f"its body is not compressed as its header says ({error})") from None
     if size < 0:
-        raise _corrupt(name, "its body does not say how large it is without compression")
+        raise _corrupt(name, "its body does not state its size without compression")
     return size
 
 
 def _most_plain(stored: int) -> int:
-    """How large a compressed body of so many bytes may be without compression."""
+    """The largest plain size allowed for a compressed body of `stored` bytes."""
     return max(_PLAIN_BYTES_MAX, _PLAIN_RATIO_MAX * stored)
 
 

@@ -1,10 +1,10 @@
 """The log of a key group in its store: a head, the segments of a snapshot, and the deltas after it, in one chain.
 
 The store holds `head`, one blob `d<sequence>` for each delta after the base, and the segments `s<base>.<part>` of the
-snapshot at the base. A bundle that changed nothing writes nothing. One that did appends a delta; when the deltas have
-outgrown the snapshot, it writes a new snapshot in their place instead, which is paid for by the deltas that led to it.
+snapshot at the base. A bundle that changed nothing writes nothing. Any other appends a delta; or, when the deltas have
+outgrown the snapshot, replaces them by a new snapshot, so that its cost is spread over the deltas before it.
 
-Every backend of Holdfast's own keeps this log, so what one has written another can read.
+All of Holdfast's own backends keep this log, so each can read what another has written.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _RESTORE = "restore the checkpoint from a copy, or go back to an earlier micro-b
 
 
 class SnapshotOptions:
-    """When to write a snapshot: once the deltas, before compression, are larger than `snapshot_ratio` times the last
-    one and than `delta_bytes_min`, or more than `deltas_max` in number. `spread` (0 to 1) shifts these limits, so that
-    key groups with equal load do not all pay in the same micro-batch."""
+    """When to write a snapshot: once the deltas, before compression, are larger than both `snapshot_ratio` times the last
+    snapshot and `delta_bytes_min`, or there are more than `deltas_max`. `spread` (0 to 1) shifts these limits, so that key
+    groups with equal load do not all write one in the same micro-batch."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SnapshotOptions:
 
 
 class Appended(NamedTuple):
-    """What appending to a log came to."""
+    """The result of appending to a log."""
 
     head: Head
     delta_bytes: int
@@ -61,7 +61,7 @@ def read_head(store: BlobStore) -> Head:
     data = store.get(HEAD)
     if data is None and any(name.startswith(("d", "s")) for name, _ in store.items()):
         raise CorruptState(
-            f"The stored log is not whole: {HEAD!r} is missing, but there are other blobs.",
+            f"The stored log is incomplete: {HEAD!r} is missing, but there are other blobs.",
             todo=_RESTORE,
         )
     return Head.decode(data)
@@ -70,9 +70,9 @@ def read_head(store: BlobStore) -> Head:
 def append(
     store: BlobStore, head: Head, sections: list[Section], options: SnapshotOptions, snapshot: Iterable[list[Section]]
 ) -> Appended:
-    """Adds a delta with these sections; or, if one is due, the snapshot, which already contains them.
+    """Appends a delta with these sections; or, if a snapshot is due, writes that instead: it already contains them.
 
-    `snapshot` is only iterated over when it is needed.
+    `snapshot` is only iterated over if needed.
     """
     sequence = head.last + 1
     delta, token = write_blob(DELTA, sequence, head.token, sections)
@@ -89,7 +89,7 @@ def append(
 
 
 def _write_snapshot(store: BlobStore, head: Head, snapshot: Iterable[list[Section]]) -> tuple[Head, int]:
-    """The head after a snapshot, and how many bytes that wrote."""
+    """The head after a snapshot, and how many bytes it wrote."""
     for part in range(head.parts):
         store.remove(segment_name(head.base, part))
     for sequence in range(head.base + 1, head.last):
@@ -106,7 +106,7 @@ def _write_snapshot(store: BlobStore, head: Head, snapshot: Iterable[list[Sectio
 
 
 def missed(store: BlobStore, head: Head, token: bytes | None, last: int) -> list[Blob] | None:
-    """The deltas that lead from a copy, with its token and last delta, to the head; None if it is not on the way there."""
+    """The deltas that lead from a copy, with its token and last delta, to the head; None if it is not in the chain."""
     if token is None or not head.base <= last < head.last:
         return None
     found: list[Blob] = []
@@ -127,13 +127,13 @@ def missed(store: BlobStore, head: Head, token: bytes | None, last: int) -> list
 
 
 def whole(store: BlobStore, head: Head) -> Iterator[tuple[str, Blob]]:
-    """Everything: the segments of the snapshot, then the deltas after it, with their names. Each is checked before it
-    comes; that they end at the head, after the last."""
+    """Everything: the segments of the snapshot, then the deltas after it, with their names. Each is checked before it is
+    yielded; that they lead to the head is checked after the last."""
     for part in range(head.parts):
         name = segment_name(head.base, part)
         data = store.get(name)
         if data is None:
-            raise CorruptState(f"The stored snapshot is not whole: {name!r}, one of {head.parts}, is missing.")
+            raise CorruptState(f"The stored snapshot is incomplete: {name!r}, one of {head.parts}, is missing.")
         segment = read_blob(data, name)
         # The first delta after a snapshot has the same parent as its segments: the kind tells them apart.
         if (segment.kind, segment.sequence, segment.part, segment.parent) != (SEGMENT, head.base, part, head.base_token):
@@ -164,13 +164,13 @@ def segment_name(base: int, part: int) -> str:
 
 def _gap(sequence: int, head: Head) -> CorruptState:
     return CorruptState(
-        f"The stored log is not whole: {delta_name(sequence)!r} is missing between {head.base} and {head.last}.",
+        f"The stored log is incomplete: {delta_name(sequence)!r} is missing between {head.base} and {head.last}.",
         todo=_RESTORE,
     )
 
 
 def _broken(sequence: int) -> CorruptState:
     return CorruptState(
-        f"The stored log is not one chain: {delta_name(sequence)!r} does not follow from what is before it.",
+        f"The stored log is not one chain: {delta_name(sequence)!r} does not follow from the delta before it.",
         todo=_RESTORE,
     )

@@ -37,7 +37,7 @@ _STRUCT = struct.Struct(">4sHHQQIIQQ16s16s")
 
 @dataclass(frozen=True)
 class Head:
-    """See the module's drawing. The default is the head of a log in which nothing has been written yet."""
+    """See the module's drawing. The default is the head of an empty log."""
 
     base: int = 0
     last: int = 0
@@ -65,7 +65,7 @@ class Head:
 
     @classmethod
     def decode(cls, data: bytes | None) -> Head:
-        """The head that these bytes are; of None, that of an empty log."""
+        """The head in these bytes; for None, that of an empty log."""
         if data is None:
             return cls()
         if len(data) != _STRUCT.size + TOKEN_BYTES or not data.startswith(_MAGIC):

@@ -1,4 +1,4 @@
-"""Sections: between the tables of a key group and the blobs of its log."""
+"""Sections: the link between the tables of a key group and the blobs of its log."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["apply_sections", "delta_sections", "dropped_keys", "section_bytes", 
 _CHUNK_KEYS = 10_000
 
 _MISFITS = (CoderError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
-"""What decoding and applying raises for sections that are not of this state."""
+"""What decoding and applying raise for sections that do not belong to this state."""
 
 
 def delta_sections(state: KeyGroupState) -> list[Section]:
-    """What changed since the last commit. Windows come in the order of their bytes: the same change, the same bytes."""
+    """What changed since the last commit. Windows are in the order of their bytes, so the same change has the same bytes."""
     sections = [Section(data, "", DROP_WINDOW, b"", []) for data in sorted(state.dropped)]
     sections += [dropped_keys(data, state.evicted[data]) for data in sorted(state.evicted)]
     for data in sorted(state.windows):
@@ -33,17 +33,17 @@ def delta_sections(state: KeyGroupState) -> list[Section]:
 
 
 def dropped_keys(window: bytes, slots: list[Slot]) -> Section:
-    """Says that keys have nothing in a window any more."""
+    """The section that drops keys from a window."""
     return Section(window, "", DROP_KEYS, encode_slots(slots), [])
 
 
 def section_bytes(sections: list[Section]) -> int:
-    """About how large sections are, without compression."""
+    """Roughly the size of sections, without compression."""
     return sum(len(section.keys) + sum(map(len, section.columns)) for section in sections)
 
 
 def segments(state: KeyGroupState, bytes_max: int) -> Iterator[list[Section]]:
-    """The whole state, cut into lists of sections of about that many bytes."""
+    """The whole state, cut into lists of sections of about `bytes_max` bytes."""
     segment: list[Section] = []
     size = 0
     for section in _all_sections(state):
@@ -71,7 +71,7 @@ def _section(window: WindowState, cell: str, rows: Rows) -> Section:
 
 
 def apply_sections(state: KeyGroupState, sections: list[Section], name: str) -> None:
-    """Does to a committed state what the sections of the blob `name` say."""
+    """Applies the sections of the blob `name` to a committed state."""
     for section in sections:
         try:
             _apply(state, section, name)
@@ -79,7 +79,7 @@ def apply_sections(state: KeyGroupState, sections: list[Section], name: str) -> 
             raise CorruptState(
                 f"The stored blob {name!r} does not fit the state before it: {error}",
                 context={"cell": section.cell},
-                todo="check that the cell's kind and coder are those that wrote it",
+                todo="check that the cell has the kind and coder it was written with",
             ) from error
 
 
@@ -95,7 +95,7 @@ def _apply(state: KeyGroupState, section: Section, name: str) -> None:
         return
     place = state.layout.places.get(section.cell)
     if place is None and section.cell.startswith("~"):
-        # Of a timer, a TTL or a callback that the step no longer has.
+        # It belongs to a timer, a TTL or a callback that the step no longer has.
         return
     if place is None:
         conflict = undeclared(section.cell, state.layout)

@@ -9,7 +9,7 @@ __all__ = ["BlobStore"]
 
 
 class BlobStore(Protocol):
-    """A small map of named blobs that belongs to one key group, transactional with the micro-batch.
+    """A small map of named blobs for one key group, transactional with the micro-batch.
 
     Each call may be a round trip to another process. Names that begin with `~` are Holdfast's.
     """

@@ -1,11 +1,11 @@
 """Hot keys: which keys get the most elements, and which have the most state, from sketches of bounded size.
 
-Elements are counted by a sketch of at most 64 keys (Misra and Gries' form of Space-Saving). A key's count is never more
-than what it was given, and less by at most (all that was given - all that is counted) / 65, so by at most a 65th of all.
-Sketches add up: the bound holds for the sum too. What a bundle gives to the sketch is itself a sample where the bundle
-has more than 200 elements: every n-th, counted n times, a 64th of all but no more than 2,000.
+Elements are counted by a sketch of at most 64 keys (Misra and Gries' form of Space-Saving). A key's count is never too
+high, and too low by at most (all given - all counted) / 65, so by at most a 65th of the total. Sketches can be added: the
+bound holds for the sum too. If a bundle has more than 200 elements, the sketch is given a sample: every n-th element,
+counted n times; a 64th of all elements, but no more than 2,000.
 
-Of sizes the 64 largest that were seen are kept. Only keys of the sample are measured, 8 to 32 of them in each bundle.
+For sizes, the 64 largest seen are kept. Only keys of the sample are measured, 8 to 32 of them per bundle.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _COUNT = itemgetter(1)
 
 
 class HotKey(NamedTuple):
-    """A key, and about how many elements it got."""
+    """A key, and roughly how many elements it got."""
 
     key: Any
     elements: int
 
 
 class HeavyKey(NamedTuple):
-    """A key, and about how many bytes of state it has."""
+    """A key, and roughly how many bytes of state it has."""
 
     key: Any
     bytes: int
 
 
 class KeySketch:
-    """Counts of the keys that got the most."""
+    """Counts for the keys with the most elements."""
 
     __slots__ = ("capacity", "counts", "total")
 
@@ -54,7 +54,7 @@ class KeySketch:
         self.capacity = capacity
         self.counts: dict[Slot, int] = {}
         self.total = 0
-        """All that was given."""
+        """The total given."""
 
     def give(self, counts: Mapping[Slot, int]) -> None:
         """Adds to the counts of some keys."""
@@ -70,13 +70,13 @@ class KeySketch:
         for slot, count in counts.items():
             mine[slot] = mine.get(slot, 0) + count
         if len(mine) > self.capacity:
-            # What is taken from each of those that stay is taken from at least one more, and what is left can only be less.
+            # What is subtracted from each key that stays is also subtracted from at least one that goes.
             surplus = sorted(mine.values(), reverse=True)[self.capacity]
             self.counts = {slot: count - surplus for slot, count in mine.items() if count > surplus}
 
     @property
     def error(self) -> int:
-        """By how much a count may be too small at most."""
+        """The most by which a count may be too low."""
         return (self.total - sum(self.counts.values())) // (self.capacity + 1)
 
     def top(self, count: int) -> list[HotKey]:
@@ -89,7 +89,7 @@ class KeySketch:
 
 
 class LargestKeys:
-    """The largest sizes that were seen, by key."""
+    """The largest sizes seen, by key."""
 
     __slots__ = ("capacity", "sizes")
 
@@ -118,12 +118,12 @@ class LargestKeys:
 
 
 class Sample(NamedTuple):
-    """How often keys came in a bundle, from some of its elements."""
+    """How often keys occur in a bundle, judged by some of its elements."""
 
     counts: dict[Slot, int]
 
     def sizes(self, state: KeyGroupState) -> dict[Slot, int]:
-        """The sizes of some of the keys that have state: half of them those that came most often."""
+        """The sizes of some keys that have state; half of them are the most frequent keys."""
         counts = self.counts
         half = min(max(_MEASURED_MIN, len(counts) // _SAMPLED), _MEASURED_MAX) // 2
         if len(counts) <= 2 * half:
@@ -136,8 +136,8 @@ class Sample(NamedTuple):
 
 
 def sample_of(slots: Sequence[Slot], weights: Sequence[int] | None = None) -> Sample:
-    """Looks at some elements of a bundle, spread evenly. `weights`: for how many elements each of them stands."""
-    # An odd step, so that of keys that come by turns not just every second is seen.
+    """Samples some elements of a bundle, spread evenly. `weights`: how many elements each of them stands for."""
+    # An odd step, so that keys that alternate are all sampled.
     wanted = min(max(SAMPLE_MIN, len(slots) // _SAMPLED), SAMPLE_MAX)
     step = 1 if len(slots) <= wanted else -(-len(slots) // wanted) | 1
     if weights is None:

@@ -1,4 +1,4 @@
-"""Counters of what a step did, in one bundle or in many."""
+"""Counters of what a step did, in one bundle or many."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class StepMetrics:
 
     bundles: int = 0
     elements: int = 0
-    """Elements that came in, late ones included."""
+    """Elements received, including late ones."""
     calls: int = 0
     """Calls of `process`: one for each element and window."""
     late: int = 0
-    """(element, window) pairs that came after their window's end and allowed lateness."""
+    """(element, window) pairs that arrived after their window's end plus the allowed lateness."""
     dead_letters: int = 0
     outputs: int = 0
     timers_fired: int = 0
     timers_dropped: int = 0
-    """Timers that the callbacks of an ending window set for a time after it."""
+    """Timers that callbacks of an expiring window set for a time after it."""
     windows_expired: int = 0
     cells_expired: int = 0
-    """Cells that were emptied because their time to live was up."""
+    """Cells that were emptied because they had expired."""
     sweep_micros: int = 0
     """Time spent on finding and removing them, in microseconds."""
     over_limit: int = 0
@@ -44,9 +44,9 @@ class StepMetrics:
     delta_bytes: int = 0
     snapshot_bytes: int = 0
     loads: int = 0
-    """How often state was read from its beginning: a fresh worker, or a copy in memory that could not be trusted."""
+    """How often state was read from the beginning: a fresh worker, or a copy in memory that could not be trusted."""
     catch_ups: int = 0
-    """How often a worker's copy was behind and read only what it had missed."""
+    """How often a worker's copy was behind and only had to catch up."""
     snapshot_micros: int = 0
     """Time spent on writing snapshots, in microseconds."""
     hot: KeySketch = field(default_factory=KeySketch)
@@ -65,12 +65,12 @@ class StepMetrics:
 
     @property
     def hot_keys(self) -> list[HotKey]:
-        """The keys that got the most elements, with about how many; `hot.error` says how many they may be too few."""
+        """The keys with the most elements, and roughly how many; `hot.error` says how much too low the counts may be."""
         return self.hot.top(_TOP)
 
     @property
     def heavy_keys(self) -> list[HeavyKey]:
-        """The keys with the most state, with about how many bytes."""
+        """The keys with the most state, and roughly how many bytes."""
         return self.heavy.top(_TOP)
 
     def __getitem__(self, name: str) -> int:

@@ -1,1 +1,1 @@
-"""Running a step: elements in, calls of the function, timers, outputs."""
+"""Running a step: elements in, function calls, timers, outputs."""

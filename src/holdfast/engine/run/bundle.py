@@ -1,4 +1,4 @@
-"""One bundle of a key group: the backend gives the state, in one part or several, and the runner works on each."""
+"""One bundle of a key group: the backend provides the state in one part or several, and the runner works on each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run_bundle(
     batch: int,
     collect: Callable[[], None],
 ) -> StepMetrics:
-    """Runs a bundle on a backend that was opened, and commits it. `collect` takes the outputs after each part.
+    """Runs a bundle on an open backend and commits it. `collect` takes the outputs after each part.
 
     If it raises, the backend must be abandoned.
     """
@@ -31,7 +31,7 @@ def run_bundle(
     limiter = runner.limiter
     if limiter is not None:
         if not hasattr(backend, "limit"):
-            problem = f"The backend {type(backend).__name__} has no limit(), so the step can have no limits."
+            problem = f"The backend {type(backend).__name__} has no limit(), so the step cannot have limits."
             raise InvalidStep(runner.step.name, [problem])
         limiter.begin()
     for state, places, sweep in backend.parts(intake.slots, clocks, runner):

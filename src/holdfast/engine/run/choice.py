@@ -23,8 +23,8 @@ def make_runner(
     origins: bool,
     check: Callable[[Any], None] | None = None,
 ) -> Runner[Any]:
-    """The runner of a step; `origins`: whether somebody asks for the time and window of each output, as tests do; `check`:
-    what raises for an output that cannot be written."""
+    """The runner of a step. `origins`: whether the time and window of each output are needed, as in tests. `check` raises
+    for an output that cannot be written."""
     if step.grouping is not None and step.grouping.keeps_whole_windows:
         return WholeWindowRunner(step, layout, in_order=origins)
     return StepRunner(step, layout, side_inputs, extra, origins=origins, check=check)

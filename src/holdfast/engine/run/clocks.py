@@ -10,8 +10,8 @@ __all__ = ["Clocks", "collection_paused"]
 
 
 class Clocks:
-    """The times of a bundle, in microseconds: `late` decides which elements are late, `watermark` and `now` which
-    timers are due after them. `final` says that the input has ended: then everything is due."""
+    """The times of a bundle, in microseconds: `late` decides which elements are late, `watermark` and `now` decide which
+    timers are due after them. `final`: the input has ended, which makes everything due."""
 
     __slots__ = ("final", "late", "now", "watermark")
 
@@ -24,9 +24,9 @@ class Clocks:
 
 @contextlib.contextmanager
 def collection_paused() -> Iterator[None]:
-    """No cyclic garbage collection while a bundle makes its many small, acyclic objects over a large heap.
+    """No cyclic garbage collection while a bundle makes many small, acyclic objects over a large heap.
 
-    For whoever runs bundles, around all that is done for one: most of what it made is gone again at the end.
+    Wrap everything done for one bundle in it: most of what the bundle makes is gone by the end.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""The columns of a grouping that keeps whole windows: adding to a table and taking results out, many keys at a time."""
+"""The columns of a grouping that keeps whole windows: adds to a table and extracts results, many keys at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.model.state.specs import State, StateSpec
 
 __all__ = ["CombinedColumn", "ListedColumn", "ResultColumn", "result_column"]
 
-# Their accumulator is the result, and merging two is adding them.
+# Combiners whose accumulator is the result, and which merge by addition.
 _ADDING = (Sum, Count, BuiltinSum)
 
 
@@ -41,7 +41,7 @@ class CombinedColumn:
         table.put(slot, freeze(self._coder, self._fn.add_inputs(accumulator, values), self._name))
 
     def add_partials(self, table: CombiningTable, slots: Sequence[Slot], accumulators: Sequence[Any]) -> None:
-        """Adds accumulators that were made elsewhere. They are not changed."""
+        """Merges accumulators made elsewhere, without changing them."""
         add: Any = operator.add if self._adds else self._merged
         values, changes, direct = table.values, table.changes, self._direct
         for slot, accumulator in zip(slots, accumulators, strict=True):
@@ -57,7 +57,7 @@ class CombinedColumn:
         return self._fn.merge_accumulators([self._coder.thaw(held), accumulator])
 
     def results(self, table: CombiningTable, slots: Sequence[Slot]) -> list[Any]:
-        """The result of each of these keys; one without an accumulator has the result of nothing."""
+        """The result for each of these keys; without an accumulator, the result of an empty one."""
         stored = list(map(table.values.get, slots, repeat(MISSING)))
         if self._adds and not {Encoded, type(MISSING)} & set(map(type, stored)):
             return stored
@@ -70,7 +70,7 @@ class CombinedColumn:
 
 
 class ListedColumn:
-    """All values, as they came."""
+    """All values, in order of arrival."""
 
     def __init__(self, column: Column, spec: StateSpec[State]) -> None:
         self._coder = column.coder
@@ -102,5 +102,5 @@ ResultColumn = CombinedColumn | ListedColumn
 
 
 def result_column(column: Column, spec: StateSpec[State]) -> Any:
-    """What works on the table of a column."""
+    """The object that works on the table of a column."""
     return ListedColumn(column, spec) if column.combine_fn is None else CombinedColumn(column)

@@ -1,4 +1,4 @@
-"""Failures: what becomes of an exception that a user's function raised."""
+"""Failures: what happens to an exception raised by a user's function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN = tuple(str(Path(__file__).parents[2] / part) for part in ("engine", "model
 
 
 class DeadLetter(NamedTuple):
-    """An element, or a timer's call, that was diverted because the function raised. The state is as if it never came."""
+    """An element or timer call that was diverted because the function raised. It leaves no trace in the state."""
 
     key: Any
     value: Any
@@ -28,14 +28,14 @@ class DeadLetter(NamedTuple):
 
 
 def user_error(error: Exception, **context: Any) -> HoldfastError:
-    """The error to raise for what a user's function raised: it says where, and shows the user's own frames first."""
+    """The error to raise for a user's exception: it says where it happened, and shows the user's own frames first."""
     if isinstance(error, HoldfastError):
         return error.within(**context)
     raised = UserCodeError(
         f"{context.get('method', 'a function')} of the step {context.get('step')!r} raised {type(error).__name__}: {error}",
         detail=_wrong_use(error) + user_traceback(error),
         context={name: value for name, value in context.items() if name != "method"},
-        todo="mend the function, or divert such elements with on_error='dead_letter'; "
+        todo="fix the function, or divert such elements with on_error='dead_letter'; "
         "the state is as of the last committed micro-batch",
     )
     raised.__cause__ = error
@@ -43,7 +43,7 @@ def user_error(error: Exception, **context: Any) -> HoldfastError:
 
 
 def _wrong_use(error: Exception) -> str:
-    """A sentence for a method that was called on a cell of another kind."""
+    """The sentence about calling a method that this kind of cell does not have."""
     if isinstance(error, AttributeError) and isinstance(error.obj, Cell):
         return error.obj.wrong_use(str(error.name)) + "\n"
     return ""

@@ -1,9 +1,9 @@
 """Firing: what happens when the clocks of a key group move.
 
-Event time passes in order, however far the watermark jumps: at each time first the elements that were held back to be
-sorted, then the timers, then the windows whose end and allowed lateness it is. When a window expires, timers that are
-still set in it fire once, `on_window_expiration` is called for each key that had an element there, and its state goes.
-What is due in processing time comes when nothing is left in event time. All goes on until nothing is due.
+Event time passes in order, however far the watermark jumps: at each time first the elements held back for sorting, then
+the timers, then the windows that expire. When a window expires, timers still set in it fire once, `on_window_expiration`
+is called for each key that had an element there, and its state is dropped. Once nothing is due in event time, processing
+time follows. All of this repeats until nothing is due.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIRINGS_STUCK_MAX = 1_000
 
 
 class _Callback:
-    """A method with the arguments that are known beforehand filled in."""
+    """A method with the arguments known beforehand filled in."""
 
     def __init__(self, runner: StepRunner, signature: MethodSignature) -> None:
         self.method = signature.method
@@ -76,7 +76,7 @@ class Firing:
         self._fired: dict[Entry, tuple[int, int, int]] = {}
 
     def is_due(self, state: KeyGroupState, clocks: Clocks) -> bool:
-        """Whether moving the clocks would do anything."""
+        """Whether advancing the clocks would do anything."""
         if clocks.final:
             return bool(state.windows)
         times = {TimeDomain.WATERMARK: clocks.watermark, TimeDomain.REAL_TIME: clocks.now}
@@ -88,7 +88,7 @@ class Firing:
         return expiry is not None and expiry <= clocks.watermark
 
     def hold(self, state: KeyGroupState, assigned: Assigned, watermark: int) -> None:
-        """Keeps elements until the watermark has passed them; those that come after that are late."""
+        """Keeps elements until the watermark has passed them; those that arrive after that are late."""
         elements = assigned.elements
         windows = assigned.windows
         for place, (slot, pair, time) in enumerate(zip(*elements, strict=True)):
@@ -101,7 +101,7 @@ class Firing:
             state.indexes[TimeDomain.WATERMARK].enter(Entry(HELD, window.data, slot, ""), time + self._lateness)
 
     def advance(self, state: KeyGroupState, clocks: Clocks) -> None:
-        """Fires all that is due, then expires windows."""
+        """Fires everything that is due, then expires windows."""
         self._fired.clear()
         end = MAX_TIMESTAMP.micros
         watermark, now = (end, end) if clocks.final else (clocks.watermark, clocks.now)
@@ -116,7 +116,7 @@ class Firing:
                 break
             self._fire_all(state, *taken, clocks.final)
         if clocks.final:
-            # The global window has no end, and its state stays. What a function held back must come out all the same.
+            # The global window has no end, and its state stays. Elements held back must still be processed.
             for window in list(state.windows.values()):
                 if isinstance(window.window, GlobalWindow):
                     self._call_on_expiration(window)
@@ -133,8 +133,8 @@ class Firing:
                 self._fire(state, window, entry, time, final)
 
     def _is_set(self, state: KeyGroupState, entry: Entry, limit: int) -> bool:
-        """Whether it is the entry's turn. If not, one of the others must not make it so: the index, which has it here
-        by its history in this process, would decide about the order."""
+        """Whether it is the entry's turn. If it is not yet, none of the others may make it so: the order would then depend
+        on the index, and thus on the history of this process."""
         window = state.windows.get(entry.window)
         if entry.timer == HELD or window is None:
             return window is not None
@@ -156,7 +156,7 @@ class Firing:
             state.indexes[self._domains[entry.timer]].enter(entry, time)
             return
         self._check_endless(entry, time, final)
-        # Before the call, and not part of it: a callback that raises must not be called again for ever.
+        # Before the call, and not part of it: a callback that raises must not be called again forever.
         timer.clear(entry.tag)
         callback = self._callbacks[entry.timer]
         runner.metrics.timers_fired += 1
@@ -171,13 +171,13 @@ class Firing:
             spec = self._runner.step.timers[entry.timer]
             what = "at the end of the input" if final else "to a time that is not later"
             raise TimeError(
-                f"The timer {spec.name!r} sets itself again without end, {what}.",
+                f"The timer {spec.name!r} keeps setting itself again, {what}.",
                 detail=f"Its callback ran {total} times in one bundle, the last time for {Timestamp(micros=time)}.",
                 todo="set a timer again only to a later time, and only while there is something left to do",
             )
 
     def _release(self, state: KeyGroupState, window: WindowState, entry: Entry, limit: int) -> None:
-        """Processes the held elements of a key whose time has come."""
+        """Processes the held-back elements of a key that are due."""
         series = window.held.values.get(entry.slot)
         if series is None:
             return

@@ -1,4 +1,4 @@
-"""Intake: puts the elements of a bundle into their windows, and the late ones aside."""
+"""Intake: assigns the elements of a bundle to their windows, and sets late ones aside."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ NO_ELEMENTS = Elements([], [], [])
 def grouped(
     elements: Elements, windows: list[WindowState] | WindowState
 ) -> tuple[Elements, list[WindowState] | WindowState]:
-    """One element for each key and window, with all the values that came for it, in the order in which the first came."""
+    """One element per key and window, with all its values, in the order in which the first of each arrived."""
     each = repeat(windows) if isinstance(windows, WindowState) else windows
     held: dict[tuple[int, Slot], tuple[WindowState, Any, Grouped]] = {}
     for slot, pair, time, window in zip(*elements, each, strict=False):
@@ -70,11 +70,11 @@ def grouped(
 
 
 class Assigned(NamedTuple):
-    """Elements once for each of their windows, and those that came too late for one."""
+    """Elements, once for each of their windows, and those that were too late for one."""
 
     elements: Elements
     windows: list[WindowState] | WindowState
-    """One for each element, or one for all."""
+    """One per element, or one for all."""
     late: list[tuple[tuple[Any, Any], int, Any]]
     """(element, time, window)."""
 

@@ -1,11 +1,11 @@
 """Limiting: keeps the state of a key group within the limits of its step.
 
-At intake, elements are diverted (the policy "over_limit"). At the end of a bundle, before anything is committed, what is
-too much raises ("fail") or goes ("evict_lru", "evict_oldest"). Each key group keeps its share of the step's limits: the
+At intake, elements are diverted (the policy "over_limit"). At the end of a bundle, before anything is committed, excess
+state raises ("fail") or is evicted ("evict_lru", "evict_oldest"). Each key group has its share of the step's limits: the
 limit divided by the number of key groups, rounded up.
 
-What is decided depends on the stored state and on the bundle's elements alone: at intake on what was there before the
-bundle, at its end on what is there then, whichever parts a backend has it in.
+Decisions depend only on the stored state and the bundle's elements: at intake on the state before the bundle, at its end
+on the state then, however the backend splits it into parts.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _NAMED = 5
 
 
 class _Start(NamedTuple):
-    """How things were when the bundle began."""
+    """Sizes at the start of the bundle."""
 
     keys: int
     total: int
 
 
 class Limiter:
-    """Keeps the limits of a step, on behalf of its runner. `begin` comes before each bundle."""
+    """Enforces the limits of a step, on behalf of its runner. `begin` is called before each bundle."""
 
     def __init__(self, step: Step) -> None:
         assert step.limits is not None
@@ -68,13 +68,13 @@ class Limiter:
     # Intake.
 
     def look(self, state: KeyGroupState) -> None:
-        """Before anything of a part is run: notes, of the first, how much there is."""
+        """Called before a part runs: before the first, records how much state there is."""
         if self._start is None:
             ledger = ledger_of(state)
             self._start = _Start(ledger.keys, ledger.total)
 
     def admit(self, runner: StepRunner, state: KeyGroupState, assigned: Assigned) -> Assigned:
-        """Diverts elements for which there is no room; gives the others."""
+        """Diverts elements that are over the limit; returns the others."""
         if not self.limits.diverts:
             return assigned
         sizes = ledger_of(state).sizes
@@ -107,7 +107,7 @@ class Limiter:
     # The end of a bundle.
 
     def account(self, state: KeyGroupState, used: Iterable[Slot]) -> None:
-        """After a part has run: takes in what it changed, and notes keys that may have become too large."""
+        """Called after a part has run: accounts for its changes, and records keys that may have become too large."""
         ledger = ledger_of(state)
         ledger.account(state, used)
         if self.limits.diverts:
@@ -122,7 +122,7 @@ class Limiter:
                 self.suspects.update((slot, None) for slot in table.changes if self._is_too_full(table, slot))
 
     def trim(self, state: KeyGroupState) -> None:
-        """Looks at the suspects among the keys of a state: shortens their bags, and removes what is still too large."""
+        """Checks the suspects among the keys of a state: shortens their bags, and removes keys that are still too large."""
         ledger = ledger_of(state)
         found = [slot for slot in self.suspects if slot in ledger.sizes]
         if not found:
@@ -143,11 +143,11 @@ class Limiter:
                 self._evict(state, ledger, slot)
 
     def is_over(self, ledger: Ledger) -> bool:
-        """Whether the key group has more than its share, and must not."""
+        """Whether the key group exceeds a share that it must keep within."""
         return not self.limits.diverts and (self._has_too_many(ledger) or self._has_too_much(ledger))
 
     def evict(self, state: KeyGroupState) -> None:
-        """Removes keys of a state, in their order, until there is no more than there may be; or raises."""
+        """Removes keys of a state, in eviction order, until it is within its limits; or raises."""
         ledger = ledger_of(state)
         if not self.is_over(ledger):
             return
@@ -206,11 +206,11 @@ class Limiter:
         raise self._error("max_bytes", self._of_group(f"{ledger.total:,} bytes of state", self._max_bytes), heavy)
 
     def in_a_callback(self, method: str, cell: str) -> LimitExceeded:
-        """The error for a bag that is full where there is no element to divert."""
+        """The error for a full bag in a call that has no element to divert."""
         return LimitExceeded(
             f"The step {self._step.name!r} is over its limit: max_bag_size is {self.limits.max_bag_size:,}.",
-            detail=f"{method} adds to the bag {cell!r}, which is full, and has no element that could be diverted.",
-            todo="let it look at the size of the bag first, or choose another policy",
+            detail=f"{method} adds to the bag {cell!r}, which is full, and has no element to divert.",
+            todo="check the size of the bag before adding, or choose another policy",
         )
 
     def _of_group(self, amount: str, share: int | None) -> str:
@@ -224,7 +224,7 @@ class Limiter:
         return LimitExceeded(
             f"The step {self._step.name!r} is over its limit: {limit} is {getattr(self.limits, limit):,}.",
             detail=f"{what}. The heaviest keys, by bytes: {keys}.",
-            todo="raise the limit, clear state that is not needed any more (a TTL or a timer does), or choose another "
+            todo="raise the limit, clear state that is no longer needed (with a TTL or a timer), or choose another "
             "policy; the state is as of the last committed micro-batch",
         )
 

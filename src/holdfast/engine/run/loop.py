@@ -1,16 +1,16 @@
-"""The loop over the elements of a bundle, written out for one step.
+"""The loop over the elements of a bundle, generated for one step.
 
 What a step does for every element is known when it is built: which arguments `process` takes, whether it is a
-generator, whether windows, times or dead letters matter. So the loop is made from that knowledge as source text and
-compiled, once for a step, as `dataclasses` does with `__init__`. For a running counter it comes out as:
+generator, whether windows, times or dead letters matter. So the loop is generated as source text and compiled, once
+per step, as `dataclasses` does with `__init__`. For a running counter it is:
 
     def loop(rows, out, marks, window, bind, failed):
         extend = out.extend
         for focus.key, element in rows:
             extend(process(element, argument_1))
 
-Each element costs one attribute store, the user's call, and what it yields; all else is prepared.
-`loop.source` is the text, for the curious and for tests.
+Each element costs one attribute store, the user's call, and what it yields; everything else is prepared.
+`loop.source` has the text, for the curious and for tests.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _VARYING = {
 
 @dataclass(frozen=True)
 class Loop:
-    """A compiled loop. `run(rows, out, marks, window, bind, failed)`: `rows` are tuples with the columns that it says
-    it needs: slot, element, then time, then window."""
+    """A compiled loop. `run(rows, out, marks, window, bind, failed)`: `rows` are tuples of slot, element, and, where the
+    loop says it needs them, time and window."""
 
     run: Callable[..., None]
     source: str
@@ -66,9 +66,9 @@ def compile_loop(
     clock: Any = None,
     check: Callable[[list[Any], int], None] | None = None,
 ) -> Loop:
-    """Makes the loop. `fixed` has the arguments that are the same for every call, by position; with `undo`, a call that
-    raises one of `caught` is taken back. `clock`, if there is one, is told the time of each element; `check` is given the
-    outputs, and from where on they are those of the call, and raises if one cannot be written."""
+    """Makes the loop. `fixed` has the arguments that are the same for every call, by position. With `undo`, a call that
+    raises one of `caught` is rolled back. `clock`, if given, is told the time of each element. `check` is given all outputs
+    and the index where those of the call start, and raises if one cannot be written."""
     kinds = {argument.kind for argument in signature.arguments}
     needs_time = bool({ParamKind.TIMESTAMP, ParamKind.WINDOWED_VALUE} & kinds) or origins
     needs_time = needs_time or undo is not None or clock is not None

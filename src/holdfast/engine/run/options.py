@@ -1,4 +1,4 @@
-"""The options of a step as a user gives them by name, for type checkers: `model.functions.options` says what they are."""
+"""The options of a step as keyword arguments, for type checkers; `model.functions.options` documents them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["AggregationOptions", "DoFnOptions", "SharedOptions"]
 
 
 class SharedOptions(TypedDict, total=False):
-    """What every kind of step can be told."""
+    """Options of every kind of step."""
 
     name: str | None
     key_groups: int
@@ -25,13 +25,13 @@ class SharedOptions(TypedDict, total=False):
 
 
 class AggregationOptions(SharedOptions, total=False):
-    """What an aggregation can be told besides."""
+    """The further options of an aggregation."""
 
     panes: bool
 
 
 class DoFnOptions(SharedOptions, total=False):
-    """What the step of a function can be told besides."""
+    """The further options of a DoFn's step."""
 
     side_inputs: SideInputs
     requires_time_sorted_input: bool

@@ -1,7 +1,7 @@
 """Outputs: what calls returned or yielded, with the time and window they came from.
 
-Plain values are gathered in one list at the speed of `list.extend`; where they came from is noted once for each call
-(`marks`), and only if somebody asks. The few that are more than plain values are told apart by type at the end.
+Plain values are gathered in one list at the speed of `list.extend`; their origin is recorded once per call (`marks`), and
+only if requested. The few outputs that are not plain values are told apart by type at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SPECIAL = frozenset({TaggedOutput, TimestampedValue, WindowedValue})
 
 
 class Output(NamedTuple):
-    """One output: its value, event time, window and tag; of an aggregation, which pane it is."""
+    """One output: its value, event time, window and tag; for an aggregation, also its pane."""
 
     value: Any
     timestamp: Timestamp
@@ -76,7 +76,7 @@ class Collector:
 
 
 def tag_and_value(item: Any) -> tuple[str, Any]:
-    """The tag of an output, declared or not, and what is written of it."""
+    """The tag of an output, declared or not, and the value to write."""
     tag, value = (item.tag, item.value) if isinstance(item, TaggedOutput) else (MAIN_TAG, item)
     return tag, value.value if isinstance(value, (TimestampedValue, WindowedValue)) else value
 
@@ -101,14 +101,14 @@ def _untag(item: Any, step: Step) -> tuple[str, Any]:
     if step.tags is not None and item.tag not in step.tags and item.tag != MAIN_TAG:
         raise OutputError(
             f"The step {step.name!r} gave an output with the tag {item.tag!r}, which is not declared.",
-            detail=f"Declared are: {', '.join(sorted(step.tags)) or 'none'}. The output is {item.value!r}.",
+            detail=f"Declared tags: {', '.join(sorted(step.tags)) or 'none'}. The output is {item.value!r}.",
             todo=f"declare it: outputs={{{item.tag!r}: ...}}",
         )
     return item.tag, item.value
 
 
 def checked(result: Any, method: str) -> Iterable[Any]:
-    """Refuses results that are iterable but surely were not meant as several outputs."""
+    """Refuses results that are iterable but surely not meant as several outputs."""
     if isinstance(result, (str, bytes, dict)) or not isinstance(result, Iterable):
         kind = type(result).__name__
         raise OutputError(
@@ -120,7 +120,7 @@ def checked(result: Any, method: str) -> Iterable[Any]:
 
 
 def check_finish_bundle(result: Any) -> Iterator[Any]:
-    """The outputs of finish_bundle: it has no element to take time and window from, so they must carry their own."""
+    """The outputs of finish_bundle: with no element to take time and window from, they must carry their own."""
     for item in checked(result, "finish_bundle"):
         value = item.value if isinstance(item, TaggedOutput) else item
         if not isinstance(value, WindowedValue):

@@ -1,6 +1,6 @@
-"""What runs a step, whatever kind of step it is: the protocol that runtimes and backends know.
+"""Runs a step of any kind: the protocol that runtimes and backends use.
 
-Order of calls: `setup` once. For each bundle `elements` or `partials` with what came, then `run` for each part of it, and
+Order of calls: `setup` once. For each bundle `elements` or `partials` with its input, then `run` for each part of it, and
 after each part `deliver` or `outputs`; `sweep` where the backend allows it. `teardown` at the end.
 """
 
@@ -27,7 +27,7 @@ class PartialBlock(NamedTuple):
     slots: list[Slot]
     starts: list[int]
     ends: list[int]
-    """Of windows that merge; otherwise the starts again."""
+    """For windows that merge; otherwise equal to the starts."""
     elements: list[int]
     accumulators: list[list[Any]]
     """For each column of the grouping, one for each slot."""
@@ -53,17 +53,17 @@ class PaneBlock(NamedTuple):
 
 
 class Intake(Protocol):
-    """What a bundle brings, in the form that the runner made of it."""
+    """The input of a bundle, in the runner's own form."""
 
     @property
     def slots(self) -> list[Slot]: ...
 
     def take(self, places: Sequence[int]) -> Any:
-        """The same of some of its elements."""
+        """The same for some of its elements."""
 
 
 class Receiver(Protocol):
-    """What takes the outputs of a bundle, to write them."""
+    """Takes the outputs of a bundle in order to write them."""
 
     def take_values(self, tag: str, values: list[Any]) -> None:
         """Outputs with a tag. Those of `late` and `over_limit` are elements, those of `dead_letter` may be `DeadLetter`s."""
@@ -81,7 +81,7 @@ class Runner(Protocol[I]):
     step: Step
     limiter: Limiter | None
     metrics: StepMetrics
-    """Of the part that has run."""
+    """For the part that has run."""
 
     def setup(self) -> None: ...
 
@@ -91,19 +91,19 @@ class Runner(Protocol[I]):
         """The elements of the next bundle."""
 
     def partials(self, block: PartialBlock) -> I:
-        """The same of elements that were combined before."""
+        """The same for elements that were combined beforehand."""
 
     def run(self, state: KeyGroupState, intake: I, clocks: Clocks, batch: int) -> object:
         """Runs one bundle, or a part of one."""
 
     def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> None:
-        """Removes cells whose time to live is up, after a bundle; at most so many."""
+        """Removes expired cells after a bundle, at most `budget` of them."""
 
     def deliver(self, receiver: Receiver) -> None:
-        """Gives the outputs of the part that has run to whoever writes them."""
+        """Hands the outputs of the part that has run to the receiver."""
 
     def outputs(self) -> Iterator[Output]:
-        """The same one by one, with their times and windows, for whoever looks at them."""
+        """The same outputs one by one, with their times and windows, for inspection."""
 
     def next_event(self, state: KeyGroupState) -> int | None:
         """When the watermark next matters, in microseconds."""

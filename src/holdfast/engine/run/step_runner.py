@@ -1,10 +1,10 @@
 """The runner of a step: calls the user's function for one bundle at a time, against the state of its key group.
 
-A bundle is: `start_bundle`, the elements in order of arrival, then the clocks move: due timers fire, windows whose time
-is up expire, and `finish_bundle`. Where nothing is to be done, the function is not called at all.
+A bundle is: `start_bundle`, the elements in order of arrival, then the clocks advance: due timers fire and windows
+expire; then `finish_bundle`. If there is nothing to do, the function is not called at all.
 
-One runner serves all key groups that a worker has: the function, the live cells and the compiled loop are made
-once, and are bound to the tables of a window when it is that window's turn.
+One runner serves all key groups of a worker: the function, the live cells and the compiled loop are made once, and
+bound to the tables of a window when it is that window's turn.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StepRunner:
         origins: bool,
         check: Callable[[Any], None] | None = None,
     ) -> None:
-        """`check` raises for an output that cannot be written. It is asked where that makes a dead letter."""
+        """`check` raises for an output that cannot be written. It is only used where that makes a dead letter."""
         self.step = step
         self._check = check if step.dead_letters else None
         self.layout = layout
@@ -124,7 +124,7 @@ class StepRunner:
         return expiring_cell(spec, cell, self.focus, self.undo, self.ttl_clock)
 
     def _caught(self) -> tuple[type[BaseException], ...]:
-        """What a call may raise without stopping everything."""
+        """What a call may raise without failing the bundle."""
         letters: tuple[type[BaseException], ...] = (Exception,) if self.step.dead_letters else ()
         return letters if self._bag_limit is None else (*letters, OverLimit)
 
@@ -142,7 +142,7 @@ class StepRunner:
                 combine_fn_of(spec).teardown()
 
     def elements(self, pairs: Sequence[tuple[Any, Any]], times: Sequence[int]) -> Elements:
-        """The elements of the next bundle. One whose key cannot be a key is an error, or a dead letter."""
+        """The elements of the next bundle. An invalid key is an error, or makes the element a dead letter."""
         try:
             return Elements.of(pairs, times)
         except HoldfastError as error:
@@ -158,13 +158,13 @@ class StepRunner:
         return Elements.of([pairs[place] for place in kept], [times[place] for place in kept])
 
     def partials(self, block: PartialBlock) -> Elements:
-        """Elements that were combined before, each of them a `Partial` for its key."""
+        """Elements that were combined beforehand, each as a `Partial` for its key."""
         rows = zip(block.starts, block.ends, block.elements, zip(*block.accumulators, strict=True), strict=True)
         pairs = list(zip(map(key_of, block.slots), map(Partial._make, rows), strict=True))
         return Elements(block.slots, pairs, block.starts)
 
     def deliver(self, receiver: Receiver) -> None:
-        """Gives the outputs of the bundle that has run to whoever writes them."""
+        """Hands the outputs of the bundle that has run to the receiver."""
         plain = self.collector.plain()
         if plain is not None:
             receiver.take_values(MAIN_TAG, plain)
@@ -194,7 +194,7 @@ class StepRunner:
             raise user_error(error, method="the window function", step=self.step.name) from error
 
     def run(self, state: KeyGroupState, elements: Elements, clocks: Clocks, batch: int) -> Collector:
-        """Runs one bundle and gives its outputs. If it raises, the state must be abandoned."""
+        """Runs one bundle and returns its outputs. If it raises, the state must be abandoned."""
         self.collector = Collector(self._origins)
         self.metrics = StepMetrics()
         for pair, time, error in self._unkeyed:
@@ -228,20 +228,20 @@ class StepRunner:
         return self.collector
 
     def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> None:
-        """Removes cells whose time to live is up, after a bundle; at most so many."""
+        """Removes expired cells after a bundle, at most `budget` of them."""
         if self.layout.stamps:
             began = perf_counter_ns()
             self.metrics.cells_expired += self._sweeping.sweep(state, clocks, budget)
             self.metrics.sweep_micros += (perf_counter_ns() - began) // 1000
 
     def _number(self, elements: Elements) -> int:
-        """How many elements there are; of an aggregation, those that were combined beforehand count too."""
+        """The number of elements; in an aggregation, including those that were combined beforehand."""
         if not isinstance(self.step.fn, TriggeredGrouping):
             return len(elements.slots)
         return sum(value.elements if isinstance(value, Partial) else 1 for _, value in elements.pairs)
 
     def _where(self) -> dict[str, Any]:
-        """The key and window of the present call, as far as there are any."""
+        """The key and window of the current call, if any."""
         where: dict[str, Any] = {}
         if self.focus.key is not None:
             where["key"] = key_of(self.focus.key)
@@ -304,7 +304,7 @@ class StepRunner:
         self._loop.run(rows, self.collector.items, self.collector.marks, first, self.bind, self._failed)
 
     def bind(self, window: WindowState) -> None:
-        """Turns all cells and timers to the tables of a window."""
+        """Points all cells and timers at the tables of a window."""
         self.window = window
         tables = window.tables
         for cell, table in zip(self.cells, tables, strict=False):
@@ -319,7 +319,7 @@ class StepRunner:
             cell.attach_stamps(tables[stamps], partial(index.enter, window.data, cell_place))
 
     def _unbind(self) -> None:
-        """Lets go of the state of a key group: it may be dropped or released before the next bundle comes."""
+        """Lets go of a key group's state: it may be dropped or released before the next bundle."""
         if self.undo is not None:
             self.undo.begin()
         if self.window is not None:
@@ -346,7 +346,7 @@ class StepRunner:
         return fixed
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any], time: int, method: str) -> None:
-        """Calls a callback for the key and window in focus; takes it back if it raises and dead letters are wanted."""
+        """Calls a callback for the key and window in focus; rolls it back if it raises and dead letters are wanted."""
         assert self.window is not None
         self._method = method
         self.ttl_clock.present = time
@@ -376,13 +376,13 @@ class StepRunner:
             self._check(item)
 
     def late(self, element: tuple[Any, Any] | None, time: int, window: Any, count: int = 1) -> None:
-        """Counts a late element, or several that are known no more; gives it to the output `late` if there is one."""
+        """Counts a late element, or several that were combined; sends it to the output `late` if there is one."""
         self.metrics.late += count
         if element is not None and self.step.tags is not None and LATE_TAG in self.step.tags:
             self.collector.collect([TaggedOutput(LATE_TAG, element)], time, window, "late")
 
     def over_limit(self, element: tuple[Any, Any], time: int, window: Any) -> None:
-        """Counts an element for which there is no room, and gives it to the output `over_limit`."""
+        """Counts an element that is over the limit, and sends it to the output `over_limit`."""
         self.metrics.over_limit += 1
         self.collector.collect([TaggedOutput(OVER_LIMIT_TAG, element)], time, window, "over_limit")
 

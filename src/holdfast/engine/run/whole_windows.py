@@ -1,8 +1,8 @@
 """The runner of a grouping that keeps whole windows: all keys of a window give their results together.
 
-A bundle is: the watermark that elements are late by passes the windows there are; elements are put into windows; those that
-came for a window that has given its result already, within the allowed lateness, make it give another; then the watermark
-moves on, if it has. No timers, no calls for single keys: a window is a table, and a result is a column of it.
+A bundle is: the watermark that lateness is judged by passes the existing windows; elements are assigned to windows; those for
+a window that has already given its result, within the allowed lateness, make it give another; then the watermark advances, if
+it has moved. No timers, no calls for single keys: a window is a table, and a result is a column of it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PaneCollector:
     def __init__(self) -> None:
         self.blocks: list[PaneBlock] = []
         self.late: list[tuple[tuple[Any, Any], int, Any]] = []
-        """Elements that came too late, if somebody wants them."""
+        """Late elements, if they are wanted."""
 
 
 class WholeWindowRunner:
@@ -52,7 +52,7 @@ class WholeWindowRunner:
         self.step = step
         self.layout = layout
         self.limiter: Limiter | None = None
-        """One with limits is run call by call."""
+        """A grouping with limits runs call by call instead."""
         self.metrics = StepMetrics()
         self.collector = PaneCollector()
         self._grouping = step.grouping
@@ -81,18 +81,18 @@ class WholeWindowRunner:
             raise error.within(step=self.step.name) from None
 
     def partials(self, block: PartialBlock) -> PartialBlock:
-        """They are taken in as they are, column by column."""
+        """Used as they are, column by column."""
         return block
 
     def deliver(self, receiver: Receiver) -> None:
-        """Gives the results of the bundle that has run to whoever writes them."""
+        """Hands the results of the bundle that has run to the receiver."""
         if self.collector.blocks:
             receiver.take_panes(self.collector.blocks)
         if self.collector.late:
             receiver.take_values(LATE_TAG, [element for element, _, _ in self.collector.late])
 
     def run(self, state: KeyGroupState, block: Elements | PartialBlock, clocks: Clocks, batch: int) -> PaneCollector:
-        """Runs one bundle and gives its results. If it raises, the state must be abandoned."""
+        """Runs one bundle and returns its results. If it raises, the state must be abandoned."""
         self.collector = PaneCollector()
         self.metrics = StepMetrics()
         with bundle_present(clocks, self.metrics.user):
@@ -113,7 +113,7 @@ class WholeWindowRunner:
         return self.collector
 
     def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> None:
-        """Nothing of an aggregation has a time to live of its own: its windows end."""
+        """Nothing to do: an aggregation's state ends with its windows and has no time to live."""
 
     def next_event(self, state: KeyGroupState) -> int | None:
         """When the watermark next matters, in microseconds."""
@@ -153,7 +153,7 @@ class WholeWindowRunner:
     # Time passes.
 
     def _pass(self, state: KeyGroupState, watermark: int) -> None:
-        """Gives the results of windows that have ended, and forgets those whose time is up."""
+        """Outputs the results of windows that have ended, and drops expired ones."""
         ended = [window for window in state.windows.values() if window.window.end.micros <= watermark]
         for window in sorted(ended, key=_order):
             is_last = window.expiry <= watermark
@@ -169,7 +169,7 @@ class WholeWindowRunner:
         if self.layout.panes is None:
             self._give(window, slots, [PaneInfo(True, is_last, PaneInfoTiming.ON_TIME, 0, 0)] * len(slots))
             return
-        # After a restart it is not known whether it has given them: the keys that have are counted.
+        # After a restart it is not known whether all keys have given their results, so those that have are counted.
         given = window.panes.values
         self._give_counted(window, [slot for slot in slots if slot not in given], PaneInfoTiming.ON_TIME)
 
@@ -181,7 +181,7 @@ class WholeWindowRunner:
 
     def _give_counted(self, window: WindowState, slots: list[Slot], timing: PaneInfoTiming) -> None:
         counts = window.panes.values
-        # After the end of the global window nothing comes; for any other it still may.
+        # Nothing arrives after the end of the global window; for any other window it may.
         is_last = isinstance(window.window, GlobalWindow)
         infos = []
         for slot in slots:
@@ -245,7 +245,7 @@ class WholeWindowRunner:
         return touched
 
     def _windows_of(self, block: PartialBlock) -> Iterator[tuple[Any, list[int] | None]]:
-        """The windows of a block, and which of its rows are in each; None: all."""
+        """The windows of a block, and the rows that belong to each; None: all."""
         if type(self._window_fn) is GlobalWindows:
             yield GlobalWindow(), None
             return

@@ -1,8 +1,8 @@
-"""Ages: which keys go first when some have to.
+"""Ages: the order in which keys are evicted.
 
-The age of a key is a hidden cell in each of its windows: the number of a bundle in the key group's log. By "lru" it is the
-last bundle that used the key, by "oldest" the one in which the key came. So it is stored state, and the order in which
-keys go follows from it: by age, then by the bytes of the key.
+The age of a key is a hidden cell in each of its windows: the number of a bundle in the key group's log. For "lru" it is the
+last bundle that used the key, for "oldest" the one in which the key first appeared. So ages are stored state, and keys are
+evicted by age, then by the bytes of the key.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SAMPLE = 16
 
 
 def age_spec() -> ValueStateSpec[int]:
-    """The hidden cell that has the age of a key."""
+    """The hidden cell with the age of a key."""
     return ValueStateSpec(AGE, VarIntCoder())
 
 
 class AgeIndex:
-    """Keys by age. It is lazy: a key that was used again stays where it is, and is moved on when its turn comes.
+    """Keys by age. It is lazy: a key that is used again stays where it is, and moves when its turn comes.
 
     Invariant: every key has an entry at its age or before.
     """
@@ -42,7 +42,7 @@ class AgeIndex:
         heapq.heappush(self._heap, (age, slot_to_bytes(slot)))
 
     def first(self, age_of: Callable[[Slot], int | None]) -> Iterator[Slot]:
-        """Keys in the order in which they go, each taken out as it is given. `age_of` is None for a key that is gone."""
+        """Keys in eviction order, each removed as it is yielded. `age_of` returns None for a key that is gone."""
         while self._heap:
             entered, data = heapq.heappop(self._heap)
             slot = slot_from_bytes(data)
@@ -57,7 +57,7 @@ class AgeIndex:
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory it takes."""
+        """Roughly how much memory it takes."""
         some = self._heap[:_SAMPLE]
         each = sum(map(sys.getsizeof, some)) + sum(sys.getsizeof(data) for _, data in some)
         return sys.getsizeof(self._heap) + len(self._heap) * each // max(len(some), 1)

@@ -1,15 +1,15 @@
-"""Expiry: finds the cells whose time to live is up, without looking at all of them.
+"""Expiry: finds expired cells without looking at all of them.
 
-The time of the last touch is a hidden cell beside the cell. An index leads from a time to the keys that may expire then.
-It is lazy: a key that is touched again stays where it is, and is moved on when its turn comes. So a touch costs nothing
-more than noting its time. A key that was cleared leaves its entry behind, and gets another when it is back; when such
-entries are most, the state builds the index anew from the stamps. Times are lumped: keys that expire about the same
-time are taken together, and those among them whose time has not quite come go back.
+The time of the last touch, the stamp, is a hidden cell beside the cell. An index maps times to the keys that may expire
+then. It is lazy: a key that is touched again stays where it is, and moves when its turn comes. So a touch costs no more
+than recording its time. A key that is cleared leaves its entry behind, and gets another when it is back; when most entries
+are such leftovers, the state rebuilds the index from the stamps. Times are lumped: keys that expire at about the same time
+are taken together, and those that are not quite due go back.
 
 Invariants
-- Every key with a stamp has an entry at a time that is not later than when it expires.
-- What a sweep removes depends on the stamps alone: it takes keys in the order of their lumps and then of the keys, so many
-  in a bundle. A fresh worker, whose index is new, does the same.
+- Every key with a stamp has an entry no later than the time it expires.
+- What a sweep removes depends only on the stamps: it takes keys in the order of their lumps, then of the keys, up to the
+  bundle's budget. A fresh worker with a new index does the same.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _PLACE_BYTES = sys.getsizeof((b"", 0)) + sys.getsizeof(2**50)
 
 
 class Piece(NamedTuple):
-    """Keys of which one cell may have expired, in the order in which they go: a lump, or as much of it as fits."""
+    """Keys of which one cell may have expired, in the order of removal: a lump, or as much of it as fits."""
 
     time: int
     """Of the lump."""
     window: bytes
     cell: int
-    """Its place in the layout."""
+    """Its index in the layout."""
     slots: list[Slot]
 
     def split(self, count: int) -> tuple[Piece, Piece]:
-        """The first so many of the keys, and the others."""
+        """The first `count` keys, and the others."""
         return self._replace(slots=self.slots[:count]), self._replace(slots=self.slots[count:])
 
 
 class ExpiryIndex:
-    """From times to the cells to be looked at then."""
+    """Maps times to the cells to check then."""
 
     def __init__(self) -> None:
         self._times: list[int] = []
@@ -64,7 +64,7 @@ class ExpiryIndex:
         return places
 
     def enter_all(self, window: bytes, cell: int, stamps: Mapping[Slot, int], micros: int) -> None:
-        """Enters many keys by the times of their last touches, with a time to live of so many microseconds."""
+        """Enters many keys by the times of their last touches, with a time to live of `micros`."""
         width = lump_width(micros)
         lumps: defaultdict[int, list[Slot]] = defaultdict(list)
         for slot, stamp in stamps.items():
@@ -74,7 +74,7 @@ class ExpiryIndex:
             self._places(time).setdefault((window, cell), []).extend(slots)
 
     def take(self, limit: int) -> Piece | None:
-        """The keys that are first, of those whose time has come. They are no longer in the index."""
+        """Removes and returns the first keys that are due by `limit`."""
         while self._times and self._times[0] <= limit and (not self._queue or self._times[0] <= self._queue[0].time):
             self._take_lump()
         if not self._queue or self._queue[0].time > limit:
@@ -82,14 +82,14 @@ class ExpiryIndex:
         return self._queue.popleft()
 
     def put_back(self, piece: Piece) -> None:
-        """Makes the first what was taken last."""
+        """Puts back, in front, the piece that was taken last."""
         self._queue.appendleft(piece)
 
     def _take_lump(self) -> None:
         time = heapq.heappop(self._times)
         places = self._at.pop(time)
         while self._queue and self._queue[0].time == time:
-            # Left from a sweep before: all of a lump go in one order, whenever they came into it.
+            # Left over from an earlier sweep: all of a lump go in one order, whenever they were entered.
             left = self._queue.popleft()
             places.setdefault((left.window, left.cell), []).extend(left.slots)
         pieces = [
@@ -97,7 +97,7 @@ class ExpiryIndex:
             for (window, cell), slots in sorted(places.items())
             for some in _cut(sort_slots(dict.fromkeys(slots)))
         ]
-        # What was left in the queue is later: it goes on after these.
+        # What was left in the queue is later, so it follows these.
         self._queue.extendleft(reversed(pieces))
 
     @property
@@ -107,13 +107,13 @@ class ExpiryIndex:
         return min(times, default=None)
 
     def __len__(self) -> int:
-        """How many keys it holds; a key may be there more than once."""
+        """The number of entries; a key may have several."""
         waiting = sum(len(slots) for places in self._at.values() for slots in places.values())
         return waiting + sum(len(piece.slots) for piece in self._queue)
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory it takes, without the keys, which the cells have too."""
+        """Roughly how much memory it takes, without the keys, which the cells hold too."""
         places = [slots for places in self._at.values() for slots in places.values()]
         lists = sum(map(sys.getsizeof, [*places, *(piece.slots for piece in self._queue), *self._at.values()]))
         return lists + sys.getsizeof(self._at) + sys.getsizeof(self._times) + _PLACE_BYTES * len(places)

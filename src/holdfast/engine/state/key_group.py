@@ -1,10 +1,10 @@
 """The state of one key group in memory: for each window a table for every cell, and the index of timers.
 
-The layout is fixed by the step: its cells, then two hidden cells for each timer, then one that remembers which keys
-a window has seen (only where `on_window_expiration` needs it), one that holds back elements (only where they are to
-be sorted by time), one that counts results (only of an aggregation that may give several for a window), for each
-cell that has a time to live one with the time of the last touch, and one with the age of the key (only where limits may
-remove it). Hidden cells have names that begin with `~`, which users' cells cannot.
+The layout is fixed by the step: its cells; two hidden cells for each timer; one that remembers which keys a window has
+seen (only where `on_window_expiration` needs it); one that holds back elements (only where they must be sorted by time);
+one that counts results (only in an aggregation that may give several per window); one with the time of the last touch for
+each cell that has a time to live; and one with the age of the key (only where limits may evict it). The names of hidden
+cells begin with `~`, which users' cells cannot.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["KeyGroupState", "Layout", "WindowState", "undeclared"]
 
 _STALE_MIN = 100
-"""So many entries of an index that lead nowhere are not worth removing."""
+"""Up to this many dead entries of an index are not worth removing."""
 
 
 class Layout:
-    """Which tables a window of the step has, in which order."""
+    """The tables that a window of the step has, in order."""
 
     def __init__(self, step: Step, value_coder: Coder[Any] | None = None) -> None:
         self.step = step
@@ -63,14 +63,14 @@ class Layout:
             self.panes = len(specs)
             specs.append(ValueStateSpec("~panes", VarIntCoder()))
         self.stamps: dict[int, int] = {}
-        """From the place of a cell that has a time to live to that of its stamps."""
+        """From the index of a cell that has a time to live to the index of its stamps."""
         for place, cell in enumerate(self.cells):
             if cell.ttl is not None:
                 self.stamps[place] = len(specs)
                 specs.append(stamp_spec(cell))
         self.age: int | None = None
         self.keeps_last_use = step.limits is not None and step.limits.policy == "evict_lru"
-        """Whether the age of a key is when it was last used, rather than when it came."""
+        """Whether the age of a key is when it was last used, not when it first appeared."""
         if step.limits is not None and step.limits.evicts:
             self.age = len(specs)
             specs.append(age_spec())
@@ -78,7 +78,7 @@ class Layout:
         self.places = {spec.name: place for place, spec in enumerate(specs)}
 
     def keeping(self, kept: list[StateSpec[State]]) -> Layout:
-        """The same, with cells at the end that the step does not have; what is stored in them stays."""
+        """The same layout, followed by cells that the step does not have but whose stored content is kept."""
         return self.of_specs([*self.specs, *kept])
 
     def of_specs(self, specs: list[StateSpec[State]]) -> Layout:
@@ -107,11 +107,11 @@ class WindowState:
         self.window: Any = window
         self.data = data
         self.expiry = expiry
-        """When its state goes, in microseconds of event time."""
+        """When its state is dropped, in microseconds of event time."""
         self.indexes = indexes
         self.expiring = expiring
         self.fired = False
-        """Of an aggregation: whether all keys have given the result of the window's end. A fresh worker finds out."""
+        """In an aggregation: whether all keys have given their on-time result. A fresh worker has to find out."""
         self.tables: list[Table] = [make_table(spec) for spec in layout.specs]
 
     @property
@@ -135,25 +135,25 @@ class WindowState:
         return self.tables[self.layout.age]  # type: ignore[return-value]
 
     def stamps(self, cell: int) -> ValueTable:
-        """When each key last touched a cell that has a time to live."""
+        """When a cell that has a time to live was last touched, for each key."""
         return self.tables[self.layout.stamps[cell]]  # type: ignore[return-value]
 
     def is_empty(self) -> bool:
         return not any(table.values for table in self.tables)
 
     def forget(self, slots: Iterable[Slot]) -> None:
-        """Drops keys from all tables, as something that has been stored already."""
+        """Drops keys from all tables, as a change that is already stored."""
         for slot in slots:
             for table in self.tables:
                 table.values.pop(slot, None)
 
     def pack(self, slot: Slot) -> bytes:
-        """All that a key has in this window, its timers included; empty if that is nothing. Cells go by their names."""
+        """Everything a key has in this window, including timers; empty if it has nothing. Cells are identified by name."""
         packed = {table.spec.name: table.pack(table.values[slot]) for table in self.tables if slot in table.values}
         return ormsgpack.packb(packed) if packed else b""
 
     def unpack(self, slot: Slot, data: bytes) -> None:
-        """Gives a key what `pack` made this of, as something that has been stored already."""
+        """The inverse of `pack`, as a change that is already stored."""
         for name, packed in ormsgpack.unpackb(data).items() if data else ():
             place = self.layout.places.get(name)
             if place is not None:
@@ -166,7 +166,7 @@ class WindowState:
         return set().union(*(table.values.keys() for table in self.tables))
 
     def pending(self, slot: Slot | None = None) -> Iterator[tuple[Entry, int]]:
-        """The timers that are set, of one key or of all."""
+        """The timers that are set, for one key or all."""
         for place in range(len(self.layout.timers)):
             untagged, tagged = (self.tables[self.layout.first_timer + 2 * place + i] for i in (0, 1))
             for key in untagged.values if slot is None else [slot]:
@@ -177,7 +177,7 @@ class WindowState:
                     yield Entry(place, self.data, key, tag), time
 
     def time_of(self, entry: Entry) -> int | None:
-        """When a timer of this window is set for, in microseconds."""
+        """The time a timer of this window is set to, in microseconds."""
         untagged, tagged = (self.tables[self.layout.first_timer + 2 * entry.timer + i] for i in (0, 1))
         time: int | None = tagged.values.get(entry.slot, {}).get(entry.tag) if entry.tag else untagged.values.get(entry.slot)
         return time
@@ -195,22 +195,22 @@ class KeyGroupState:
         self.dropped: list[bytes] = []
         """Windows that expired since the last commit."""
         self.evicted: dict[bytes, list[Slot]] = {}
-        """Keys that were removed from windows since the last commit, with all that they had."""
+        """Keys that were removed from windows since the last commit, with everything they had."""
         self.bundle = 1
-        """The number of the present bundle in the key group's log."""
+        """The number of the current bundle in the key group's log."""
         self.ledger: Ledger | None = None
-        """How much there is, if anybody asks."""
+        """How much state there is, if anything needs to know."""
         self._expiries: list[tuple[int, bytes]] = []
         self._window_fn = layout.step.windowing.window_fn
         self._lateness = layout.step.windowing.allowed_lateness.micros
 
     def window(self, window: BoundedWindow) -> WindowState:
-        """The state of a window, made if there is none yet."""
+        """The state of a window, created if needed."""
         data = self._window_fn.encode_window(window)
         return self.windows.get(data) or self._make(window, data)
 
     def nowhere(self) -> WindowState:
-        """A window that is none of this state's, for cells that are between bundles."""
+        """A window outside this state, for cells between bundles."""
         return WindowState(self.layout, None, b"", 0, self.indexes, self.expiring)
 
     def window_of(self, data: bytes) -> WindowState:
@@ -225,7 +225,7 @@ class KeyGroupState:
             # The global window has no end.
             heapq.heappush(self._expiries, (expiry, data))
             if len(self._expiries) > 2 * len(self.windows) + _STALE_MIN:
-                # Most are of windows that have gone in another way, or have come more than once.
+                # Most entries are of windows that were dropped otherwise, or are duplicates.
                 self._expiries = sorted(set(self._expiries).intersection(self._all_expiries()))
         return state
 
@@ -237,18 +237,18 @@ class KeyGroupState:
         return int(window.end.micros) + self._lateness
 
     def take_expired(self) -> WindowState:
-        """The window that is next to expire; `next_expiry` has said that there is one."""
+        """The next window to expire; `next_expiry` has said that there is one."""
         _, data = heapq.heappop(self._expiries)
         return self.windows[data]
 
     def drop(self, window: WindowState) -> None:
-        """Forgets a window and all that it holds."""
+        """Forgets a window and everything in it."""
         self._remove(window.data)
         if any(table.values or table.changes for table in window.tables):
             self.dropped.append(window.data)
 
     def evict(self, slot: Slot) -> None:
-        """Removes all that a key has: its cells and timers in all windows."""
+        """Removes everything a key has: its cells and timers in all windows."""
         for data, window in self.windows.items():
             if any(slot in table.values or slot in table.changes for table in window.tables):
                 self._unschedule(window, slot)
@@ -258,13 +258,13 @@ class KeyGroupState:
                 self.evicted.setdefault(data, []).append(slot)
 
     def _unschedule(self, window: WindowState, slot: Slot) -> None:
-        """Nothing of a key is due in a window any more."""
+        """Removes everything that is due for a key in a window."""
         for entry, _ in window.pending(slot):
             self.indexes[self.layout.domains[entry.timer]].leave(entry)
         self.indexes[TimeDomain.WATERMARK].leave(Entry(HELD, window.data, slot, ""))
 
     def age_of(self, slot: Slot, besides: Collection[bytes] = ()) -> int:
-        """The age of a key, in all windows or in all others. From before there were ages, it is 0."""
+        """The age of a key over all windows except `besides`; 0 if its state is older than ages."""
         ages = [
             window.ages.values.get(slot, 0)
             for data, window in self.windows.items()
@@ -275,7 +275,7 @@ class KeyGroupState:
         return min(ages, default=self.bundle)
 
     def reindex(self) -> None:
-        """Builds the index of timers from the cells, after they were loaded."""
+        """Rebuilds the index of timers from the cells after loading."""
         self.ledger = None
         self._forget_empty_windows()
         self.indexes.update({domain: TimerIndex() for domain in DOMAINS})
@@ -299,12 +299,12 @@ class KeyGroupState:
                 stamped = window.tables[stamps].values
                 index.enter_all(data, cell, stamped, micros)
                 if len(stamped) < len(window.tables[cell].values):
-                    # From before the cell had a time to live: it begins when the sweep comes along.
+                    # From before the cell had a time to live: that starts when the sweep gets there.
                     for slot in window.tables[cell].values.keys() - stamped.keys():
                         index.enter(data, cell, slot, NEVER_TOUCHED)
 
     def _tidy_expiring(self) -> None:
-        """Builds the indexes of expiring cells anew if most of what they hold is of cells that are gone, or there twice."""
+        """Rebuilds the indexes of expiring cells if most of their entries are dead or duplicates."""
         cells = sum(len(window.tables[cell].values) for cell in self.layout.stamps for window in self.windows.values())
         if sum(map(len, self.expiring.values())) > 2 * cells + _STALE_MIN:
             self._reindex_expiring()
@@ -316,9 +316,9 @@ class KeyGroupState:
         return self._expiries[0][0] if self._expiries else None
 
     def touched(self) -> list[tuple[bytes, Slot]]:
-        """The (window, key) pairs of which anything changed since the last commit, windows by their bytes.
+        """The (window, key) pairs that changed since the last commit, with windows as bytes.
 
-        Those of windows that were dropped are not among them: `dropped` has these windows.
+        Pairs of dropped windows are not included: `dropped` has those windows.
         """
         found = ((data, slot) for data, window in self.windows.items() for table in window.tables for slot in table.changes)
         return list(dict.fromkeys(found))
@@ -327,7 +327,7 @@ class KeyGroupState:
         return bool(self.dropped or self.evicted) or any(t.changes for w in self.windows.values() for t in w.tables)
 
     def settle(self) -> None:
-        """The changes have been stored."""
+        """Called when the changes have been stored."""
         self.dropped = []
         self.evicted = {}
         for window in self.windows.values():
@@ -339,7 +339,7 @@ class KeyGroupState:
             self._tidy_expiring()
 
     def _forget_empty_windows(self) -> None:
-        """A window that holds nothing is not stored, so it must not be in memory either: it would expire there alone."""
+        """An empty window is not stored, so it must not stay in memory either: it would expire in this worker only."""
         for window in list(self.windows.values()):
             if window.is_empty() and not isinstance(window.window, GlobalWindow):
                 self._remove(window.data)
@@ -351,7 +351,7 @@ class KeyGroupState:
 
 
 def undeclared(cell: str, layout: Layout) -> StateConflict:
-    """What to say of a stored cell that the step does not have."""
+    """The error for a stored cell that the step does not have."""
     return StateConflict(
         f"The stored state has a cell {cell!r}, which the step {layout.step.name!r} does not declare.",
         todo="declare the cell again under the same name and kind, or start with a new checkpoint",

@@ -1,8 +1,8 @@
-"""Keys and slots: a *key* is what the user sees, a *slot* the hashable form under which tables keep it.
+"""Keys and slots: a *key* is what the user sees, a *slot* is the hashable form that tables use.
 
-Two keys are one key when they are the same value of the same type: 1, 1.0 and True are three keys, although a
-Python dict would make them one. So a slot is the key itself where its type leaves no doubt (a string, an int, a tuple
-of such), else its encoded bytes.
+Two keys are the same if they have the same value and the same type: 1, 1.0 and True are three keys, although a Python
+dict would treat them as one. So a slot is the key itself where its type is unambiguous (a string, an int, a tuple of
+these), and its encoded bytes otherwise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _INT64 = 1 << 63
 
 
 def slot_of(key: object) -> Slot:
-    """The slot of one key. A null key has none: it would gather all that has no key in one place."""
+    """The slot of one key. None has no slot: everything without a key would end up under one key."""
     if type(key) in _DIRECT or (type(key) is tuple and set(map(type, key)) <= _DIRECT):
         return key
     if key is None:
@@ -83,9 +83,9 @@ def decode_slots(block: bytes) -> list[Slot]:
 
 
 def slot_to_bytes(slot: Slot) -> bytes:
-    """One slot as bytes: different ones of different slots, the same in any process."""
+    """One slot as bytes: unique to the slot, and the same in every process."""
     kind = type(slot)
-    # Texts and small integers, which most are, without the detour over a coder.
+    # Text and small integers, the most common keys, bypass the coder.
     if kind is str:
         return b"S" + str.encode(slot, "utf-8", "surrogatepass")  # type: ignore[arg-type]
     if kind is int and -_INT64 <= slot < _INT64:  # type: ignore[operator]
@@ -96,7 +96,7 @@ def slot_to_bytes(slot: Slot) -> bytes:
 
 
 def slot_from_bytes(data: bytes) -> Slot:
-    """The slot that `slot_to_bytes` made this of. Raises a CoderError if there is none."""
+    """The inverse of `slot_to_bytes`. Raises a CoderError for any other bytes."""
     kind, content = data[:1], data[1:]
     slot: Slot = None
     try:
@@ -111,7 +111,7 @@ def slot_from_bytes(data: bytes) -> Slot:
     except (struct.error, UnicodeDecodeError) as error:
         raise _no_slot(data, str(error)) from None
     if not _is_slot(slot):
-        raise _no_slot(data, "they are of no kind that keys have")
+        raise _no_slot(data, "they do not hold a key")
     return slot
 
 
@@ -124,7 +124,7 @@ def _no_slot(data: bytes, why: str) -> CoderError:
 
 
 def sort_slots(slots: Iterable[Slot]) -> list[Slot]:
-    """In an order that depends on the slots alone: not on the history of the process, nor on what else is sorted."""
+    """In an order that depends only on the slots: not on the history of the process, nor on what else is sorted."""
     slots = list(slots)
     types = set(map(type, slots))
     if len(types) == 1 and types <= {str, int, Encoded}:

@@ -1,10 +1,10 @@
 """The ledger of a key group: how many keys it has and how large they are, kept up to date bundle by bundle.
 
 Invariants
-- After `account`, `keys` and `total` are what counting and measuring everything anew would give. So a fresh worker, which
-  does that once, decides as one that has been there all along.
+- After `account`, `keys` and `total` are what counting and measuring everything again would give. So a fresh worker, which
+  does that once, decides like one that has been there all along.
 - Only keys that a bundle has changed are measured again.
-- A ledger may know the sizes of some keys only, those that a backend has at hand; `keys` and `total` are always of all.
+- A ledger may know the sizes of only some keys, those that a backend has loaded; `keys` and `total` always cover all.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _NUMBER_BYTES = sys.getsizeof(1_000)
 
 
 class Ledger:
-    """Keys and sizes. `keys` and `total` as far as they are known already."""
+    """Keys and sizes. `keys` and `total` are the starting values, if known."""
 
     def __init__(self, keys: int = 0, total: int = 0) -> None:
         self.keys = keys
         self.total = total
         """In bytes."""
         self.sizes: dict[Slot, int] = {}
-        """Of the keys at hand, in all windows together."""
+        """For the loaded keys, in all windows together."""
         self._held: dict[bytes, dict[Slot, int]] = {}
         self._windows: dict[Slot, int] = {}
         self._index: AgeIndex | None = None
@@ -47,7 +47,7 @@ class Ledger:
         return ledger
 
     def look_at(self, state: KeyGroupState) -> None:
-        """Measures the keys of a state; they are among those that the ledger counts."""
+        """Measures the keys of a state; the ledger's counts already include them."""
         self._held = dict(sizes_of(state))
         self.sizes, self._windows, self._index = {}, {}, None
         for sizes in self._held.values():
@@ -56,7 +56,7 @@ class Ledger:
                 self._windows[slot] = self._windows.get(slot, 0) + 1
 
     def account(self, state: KeyGroupState, used: Iterable[Slot] = ()) -> None:
-        """Takes in what a bundle has changed. `used` are the keys of its elements."""
+        """Accounts for what a bundle has changed. `used`: the keys of its elements."""
         for data in [data for data in self._held if data not in state.windows]:
             for slot, size in self._held.pop(data).items():
                 self._note(slot, -size, -1)
@@ -70,13 +70,13 @@ class Ledger:
             if changed:
                 self.measure(state, window.data, changed)
                 changes[window.data] = changed
-        # Only now: the age of a key follows from all of its windows, whichever comes first.
+        # Only now: the age of a key depends on all of its windows, whichever is stamped first.
         stamped = self._stamp(state, changes)
         if state.layout.keeps_last_use:
             self._stamp_used(state, used, stamped)
 
     def recount(self, state: KeyGroupState) -> None:
-        """Takes in what became of the keys at hand, whatever changed them."""
+        """Accounts for all changes to the loaded keys, whatever made them."""
         keys, total = len(self.sizes), sum(self.sizes.values())
         self.look_at(state)
         self.keys += len(self.sizes) - keys
@@ -99,25 +99,25 @@ class Ledger:
                 self._note(slot, -before, -1)
 
     def forget(self, slot: Slot) -> None:
-        """A key is gone from all windows."""
+        """Removes a key that is gone from all windows."""
         for held in self._held.values():
             size = held.pop(slot, None)
             if size is not None:
                 self._note(slot, -size, -1)
 
     def heaviest(self, count: int) -> list[tuple[Slot, int]]:
-        """The largest of the keys at hand."""
+        """The largest of the loaded keys."""
         return heapq.nlargest(count, self.sizes.items(), key=lambda item: item[1])
 
     def in_order(self, state: KeyGroupState) -> Iterator[Slot]:
-        """The keys at hand in the order in which they go; each that is given must go."""
+        """The loaded keys in eviction order; each one yielded must be evicted."""
         if self._index is None:
             self._index = AgeIndex((slot, state.age_of(slot)) for slot in self.sizes)
         return self._index.first(lambda slot: state.age_of(slot) if slot in self.sizes else None)
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory it takes, without the keys, which the cells have too."""
+        """Roughly how much memory it takes, without the keys, which the cells hold too."""
         dicts = sum(map(sys.getsizeof, (self.sizes, self._windows, self._held, *self._held.values())))
         numbers = len(self.sizes) + sum(map(len, self._held.values()))
         ages = 0 if self._index is None else self._index.memory_bytes
@@ -135,7 +135,7 @@ class Ledger:
             del self.sizes[slot], self._windows[slot]
 
     def _stamp(self, state: KeyGroupState, changes: Mapping[bytes, Iterable[Slot]]) -> set[Slot]:
-        """Notes the ages of keys that changed, window by window; gives those that have one."""
+        """Records the ages of changed keys, window by window; returns the keys that have one."""
         if state.layout.age is None:
             return set()
         stamped: set[Slot] = set()
@@ -155,19 +155,19 @@ class Ledger:
         for slot, windows in unknown.items():
             age = state.bundle
             if not state.layout.keeps_last_use and self._windows[slot] > len(windows):
-                # It came with its first window.
+                # A key is as old as its first window.
                 age = state.age_of(slot, besides=windows)
             for data in windows:
                 state.windows[data].ages.put(slot, age)
             if self._index is not None:
                 self._index.enter(slot, age)
         if self._index is not None and len(self._index) > 2 * len(self.sizes) + _INDEX_SLACK:
-            # Most are of keys that are gone. It is made anew when it is needed.
+            # Most entries are of keys that are gone. The index is rebuilt when needed.
             self._index = None
         return stamped
 
     def _stamp_used(self, state: KeyGroupState, used: Iterable[Slot], stamped: set[Slot]) -> None:
-        """Keys that were used and not changed: the stamp in one of their windows is enough."""
+        """Stamps keys that were used but not changed: one of their windows is enough."""
         idle = [slot for slot in dict.fromkeys(used) if slot not in stamped and slot in self.sizes]
         if not idle:
             return
@@ -180,7 +180,7 @@ class Ledger:
 
 
 def ledger_of(state: KeyGroupState) -> Ledger:
-    """The ledger of a state; if it has none yet, everything is measured."""
+    """The ledger of a state, created by measuring everything if there is none yet."""
     if state.ledger is None:
         state.ledger = Ledger.of(state)
     return state.ledger

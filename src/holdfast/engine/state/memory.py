@@ -1,10 +1,10 @@
-"""Memory: about how many bytes a key group takes in memory, between bundles.
+"""Memory: roughly how many bytes a key group takes in memory between bundles.
 
-Python says what an object takes. Asking all objects would take too long, so: the dicts and collections are all asked, by
-the fast way, and what is in them is judged by some of their values. Even that is done only when the state has changed by
-a fifth since the last time; in between, what was written tells how much it may have grown.
+Python can tell the size of an object, but asking every object would take too long. So dicts and collections are all
+measured, in a fast way, and their content is estimated from some of their values. Even that happens only when the state
+may have changed by a fifth since the last time; in between, the bytes written show how much it may have grown.
 
-What is counted is what the objects ask for; what the allocator needs besides is not.
+Only the sizes of objects are counted, not the overhead of the allocator.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from holdfast.engine.tables import Table
 __all__ = ["MemoryMeter", "deep_size", "measured"]
 
 _CHANGE = 5
-"""Measured again when a fifth of it may be different."""
+"""Measure again when a fifth may have changed."""
 _WINDOWS = 8
-"""So many windows are looked into, from either end."""
+"""How many windows are sampled, from either end."""
 _KEYS = 24
-"""So many of their keys, from either end."""
+"""How many of their keys, from either end."""
 _ITEMS = 8
-"""So many values of a collection."""
+"""How many values of a collection."""
 
 _OBJECTS_MAX = 1_000
-"""A value that refers to more than about so many objects refers to what is not its own, for all that is known."""
+"""A value that refers to more objects than about this many is assumed to refer to some that it does not own."""
 
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 _ATOMS = frozenset({bytes, float, str})
@@ -48,23 +48,23 @@ class MemoryMeter:
         self._is_known = False
 
     def wrote(self, size: int) -> None:
-        """A delta of so many bytes was written."""
+        """Called when a delta of `size` bytes was written."""
         self._written += size
 
     def estimate(self, state: KeyGroupState, stored: int) -> int:
-        """About how much memory the state takes. `stored` is about how many bytes it has without compression."""
+        """Roughly how much memory the state takes. `stored` is roughly its stored size without compression."""
         entries = sum(len(table.values) for window in state.windows.values() for table in window.tables)
         grown = self._bytes * self._written // max(self._stored, 1)
         if not self._is_known or _CHANGE * grown > self._bytes or _CHANGE * abs(entries - self._entries) > self._entries:
             self._bytes, self._entries, self._stored = measured(state), entries, stored
             self._written, self._is_known = 0, True
             grown = 0
-        # Half of what was written is in the place of something else, for all that is known.
+        # Assumes that half of what was written replaced something else.
         return self._bytes + grown // 2
 
 
 def measured(state: KeyGroupState) -> int:
-    """What a state takes now, with its indexes."""
+    """The present size of a state, with its indexes."""
     size = 0 if state.ledger is None else state.ledger.memory_bytes
     size += sum(index.memory_bytes for index in state.indexes.values())
     size += sum(index.memory_bytes for index in state.expiring.values())
@@ -82,7 +82,7 @@ def _own_size(window: WindowState) -> int:
 
 
 def _tables(tables: list[Table], counted: set[int]) -> int:
-    """What the tables of one cell take in all windows. `counted` has the objects that were met before."""
+    """The size of one cell's tables in all windows. `counted` has the objects already counted."""
     keys = sum(len(table.values) for table in tables)
     size = sum(sys.getsizeof(table.values) for table in tables)
     if not keys:
@@ -106,7 +106,7 @@ def _mean(values: Iterable[Any], counted: set[int]) -> float:
 
 
 def _ends(things: Any, count: int) -> Iterator[Any]:
-    """The first so many and the last so many, or all."""
+    """The first and last `count`, or all."""
     if len(things) <= 2 * count:
         yield from things
     else:
@@ -115,7 +115,7 @@ def _ends(things: Any, count: int) -> Iterator[Any]:
 
 
 def deep_size(value: Any, counted: set[int]) -> int:
-    """What an object takes with all that it refers to. What Python has only once anyway, or was counted, takes nothing."""
+    """The size of an object with everything it refers to, except objects that Python shares or that were counted before."""
     kind = type(value)
     if kind is int:
         return 0 if -5 <= value <= 256 else sys.getsizeof(value)

@@ -1,8 +1,8 @@
-"""Sizes: about how many bytes the cells of a key take.
+"""Sizes: roughly how many bytes the cells of a key take.
 
-The measure, for limits and metrics: every stored value counts 8 bytes, and then a number 8, a text or bytes their length,
-anything else the length of its encoded form. Of a map both keys and values are values, of an ordered list the times
-too. A size depends on the values alone, not on the form in which a worker happens to have them.
+The measure, for limits and metrics: every stored value counts 8 bytes plus its content, which is 8 for a number, the length
+for text or bytes, and the length of the encoded form for anything else. Keys of a map and times of an ordered list count as
+values too. A size depends only on the values, not on the form in which a worker happens to hold them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _WINDOWS_MAX = 32
 _NUMBERS = frozenset({bool, float, int, type(None)})
 _TEXTS = frozenset({bytes, str})
 
-# What comes out of a block of these is what went in. Of others it may be the encoded form.
+# Blocks of these give back what went in. Blocks of others may give back the encoded form.
 _PLAIN_CODERS = (BooleanCoder, BytesCoder, FloatCoder, PlainCoder, StrUtf8Coder, VarIntCoder)
 
 
 def size_of(table: Table, entry: Any, most: int | None = None) -> int:
-    """The size of one cell. With `most`, a larger collection is judged by that many of its values."""
+    """The size of one cell. With `most`, a larger collection is estimated from that many of its values."""
     return sum(_size(coder, values, most) for coder, values in table.stored(entry))
 
 
@@ -55,7 +55,7 @@ def _plain_size(coder: Coder[Any], value: Any) -> int:
 
 
 def sizes_of_window(window: WindowState, slots: Collection[Slot] | None = None) -> dict[Slot, int]:
-    """The sizes of those keys that have something in a window: of all keys, or of these."""
+    """The sizes of the keys that have something in a window, all of them or only these."""
     sizes: dict[Slot, int] = {}
     for place, table in enumerate(window.tables):
         if place == window.layout.age:
@@ -81,7 +81,7 @@ def sizes_of(state: KeyGroupState) -> Iterator[tuple[bytes, dict[Slot, int]]]:
 
 
 def key_size(state: KeyGroupState, slot: Slot, most: int) -> int:
-    """About the size of a key, quickly: in the newest windows, and large collections are judged by some of their values."""
+    """A quick estimate of the size of a key, from its newest windows and, in large collections, some of the values."""
     return sum(
         size_of(table, table.values[slot], most)
         for window in islice(reversed(state.windows.values()), _WINDOWS_MAX)

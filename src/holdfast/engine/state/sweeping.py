@@ -1,7 +1,7 @@
-"""Sweeping: removes cells whose time to live is up, also of keys that are never seen again.
+"""Sweeping: removes expired cells, even those of keys that are never seen again.
 
-So many in a bundle that none pays for all of them: at least 1,000, and two for each of its elements. Many keys are looked
-at together; no function is called for them, so there is nothing to take back.
+The work is spread over bundles: each removes at most 1,000 cells, plus two per element. Many keys are checked together; no
+function is called for them, so there is nothing to roll back.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _PER_ELEMENT = 2
 
 
 def sweep_budget(elements: int) -> int:
-    """How many cells a bundle of so many elements removes at most."""
+    """The most cells that a bundle with this many elements removes."""
     return SWEEP_MIN + _PER_ELEMENT * elements
 
 
 class Sweeping:
-    """Removes what has expired."""
+    """Removes expired cells."""
 
     def __init__(self, layout: Layout) -> None:
         self._micros = {place: ttl.micros for place, cell in enumerate(layout.cells) if (ttl := cell.ttl) is not None}
 
     def sweep(self, state: KeyGroupState, clocks: BundleClocks, budget: int) -> int:
-        """Removes at most so many cells; gives how many."""
+        """Removes at most `budget` cells; returns how many it removed."""
         expired = 0
         for in_event_time, index in state.expiring.items():
             now = clocks.watermark if in_event_time else clocks.now
@@ -40,7 +40,7 @@ class Sweeping:
             waiting: list[Piece] = []
             while budget > 0 and (piece := index.take(now)) is not None:
                 if len(piece.slots) > budget:
-                    # Looking at so many cannot remove more.
+                    # Checking this many cannot remove more.
                     piece, rest = piece.split(budget)
                     index.put_back(rest)
                 gone, begun = self._look(state, index, piece, now, waiting)
@@ -54,8 +54,8 @@ class Sweeping:
     def _look(
         self, state: KeyGroupState, index: ExpiryIndex, piece: Piece, now: int, waiting: list[Piece]
     ) -> tuple[int, int]:
-        """Looks at cells whose time may be up: how many were removed, and of how many the time to live begins now. What
-        must wait for another sweep goes to `waiting`."""
+        """Checks cells that may have expired: returns how many were removed, and for how many the time to live starts now.
+        What must wait for another sweep is added to `waiting`."""
         due, data, cell, slots = piece
         window = state.windows.get(data)
         if window is None:
@@ -63,7 +63,7 @@ class Sweeping:
         table, stamps = window.tables[cell], window.stamps(cell)
         held, stamp_of = table.values, stamps.values.get
         micros = self._micros[cell]
-        # Who was touched at `later` or after that belongs to a later lump; at `alive` or after that, is not due yet.
+        # A cell touched at `later` or after belongs to a later lump; one touched at `alive` or after is not due yet.
         later = lump(due, micros) + lump_width(micros) - micros
         alive = now - micros + 1
         gone: list[Slot] = []
@@ -76,7 +76,7 @@ class Sweeping:
             if stamp == NEVER_TOUCHED:
                 begun.append(slot)
             elif stamp >= later:
-                # It was touched since: it is its turn later, among those of that time.
+                # It was touched since, so its turn comes later.
                 index.enter(data, cell, slot, lump(stamp + micros, micros))
             elif stamp >= alive:
                 soon.append(slot)
@@ -85,7 +85,7 @@ class Sweeping:
         table.clear(gone)
         stamps.clear(gone)
         for slot in begun:
-            # From before there was a watermark, or before the cell had a time to live: this begins now.
+            # From before there was a watermark, or before the cell had a time to live: that starts now.
             stamps.put(slot, now)
             index.enter(data, cell, slot, lump(now + micros, micros))
         if soon:

@@ -1,12 +1,12 @@
 """Timers of a key group: their times are cells, and an index finds those that are due.
 
 Invariants
-- What is set is what the cells say: the untagged time of a key is a value cell, the tagged ones are a map cell.
-- For every timer that is set to a time t, the index has one entry, at some time ≤ t, and for no others. One whose timer
-  has been moved later is entered again when its time comes, so moving a timer on with every element costs no index work.
-- What the index keeps is in proportion to the timers that are set. Where an entry has left or has been brought forward, a
-  trace of it stays; when traces outnumber entries, all are removed together, so each costs a bounded time.
-- The index names windows by their bytes: a window that has been dropped is not kept alive by it.
+- The cells decide what is set: the untagged time of a key is a value cell, the tagged ones are a map cell.
+- The index has exactly one entry for every timer that is set to a time t, at some time ≤ t, and no others. If the timer has
+  been moved later, the entry moves when its time comes, so moving a timer with every element costs no index work.
+- The size of the index is proportional to the number of timers set. An entry that is removed or moved earlier leaves a
+  trace; when traces outnumber entries, all are removed together, so each costs bounded time.
+- The index identifies windows by their bytes, so it does not keep a dropped window alive.
 - Millions of timers need one wake-up: `next_time`.
 """
 
@@ -34,17 +34,17 @@ __all__ = ["DOMAINS", "HELD", "Entry", "TimerHandle", "TimerIndex", "timer_cells
 DOMAINS = (TimeDomain.WATERMARK, TimeDomain.REAL_TIME)
 
 HELD = -1
-"""The place of an index entry that stands for a key's held-back elements rather than for a timer."""
+"""The timer number of an index entry that stands for a key's held-back elements instead of a timer."""
 
 _TRACES_MIN = 100
-"""So many traces are not worth removing."""
+"""Up to this many traces are not worth removing."""
 
 
 class Entry(NamedTuple):
     """A timer's identity."""
 
     timer: int
-    """Its place among the step's timers."""
+    """Its index among the step's timers."""
     window: bytes
     slot: Slot
     tag: str
@@ -65,7 +65,7 @@ def timer_cells(spec: TimerSpec) -> tuple[StateSpec[State], StateSpec[State]]:
 class TimerIndex:
     """The timers of one domain by time.
 
-    `_entered`: window → {entry: the time at which it is looked at}; `_at`: time → entries and traces; `_times`: the keys of
+    `_entered`: window → {entry: the time at which it is checked}; `_at`: time → entries and traces; `_times`: the keys of
     `_at`, as a heap.
     """
 
@@ -77,7 +77,7 @@ class TimerIndex:
         self._traces = 0
 
     def enter(self, entry: Entry, time: int) -> None:
-        """Sees to it that the entry is looked at, at `time` or before."""
+        """Makes sure that the entry is checked, at `time` or earlier."""
         entered = self._entered.get(entry.window)
         if entered is None:
             entered = self._entered[entry.window] = {}
@@ -92,7 +92,7 @@ class TimerIndex:
             self._left(1)
 
     def leave(self, entry: Entry) -> int | None:
-        """The entry need not be looked at any more; gives the time at which it would have been, if there was one."""
+        """Removes the entry; returns the time at which it would have been checked, if it was there."""
         entered = self._entered.get(entry.window)
         known = None if entered is None else entered.pop(entry, None)
         if entered is not None and known is not None:
@@ -103,36 +103,36 @@ class TimerIndex:
         return known
 
     def reset(self, entry: Entry, time: int | None) -> None:
-        """Makes it as if the entry had been entered at just this time, or not at all."""
+        """Makes the index as if the entry had been entered at exactly this time, or not at all."""
         if self.time_of(entry) != time:
             self.leave(entry)
             if time is not None:
                 self.enter(entry, time)
 
     def drop(self, window: bytes) -> None:
-        """All entries of a window leave."""
+        """Removes all entries of a window."""
         entered = self._entered.pop(window, None)
         if entered is not None:
             self._length -= len(entered)
             self._left(len(entered))
 
     def time_of(self, entry: Entry) -> int | None:
-        """When the entry is looked at."""
+        """When the entry will be checked."""
         entered = self._entered.get(entry.window)
         return None if entered is None else entered.get(entry)
 
     def take(self, limit: int) -> tuple[int, list[Entry]] | None:
-        """The entries of the earliest time that is ≤ limit, in an order that depends on themselves alone."""
+        """Removes and returns the entries of the earliest time ≤ limit, in an order that depends only on the entries."""
         time = self.next_time
         if time is None or time > limit:
             return None
         heapq.heappop(self._times)
         placed = self._at.pop(time)
-        # One that was here, was moved before and came back is here twice.
+        # An entry that was here, moved earlier and came back is here twice.
         entries = [entry for entry in dict.fromkeys(placed) if self.time_of(entry) == time]
         self._traces -= len(placed)
         for entry in entries:
-            # Each leaves a trace less here than `leave` counts.
+            # Each leaves one trace fewer here than `leave` counts.
             self.leave(entry)
         return time, entries if len(entries) < 2 else _sorted(entries)
 
@@ -144,7 +144,7 @@ class TimerIndex:
 
     @property
     def next_time(self) -> int | None:
-        """A time before which nothing is due. There may be nothing then, if a timer was moved."""
+        """A time before which nothing is due. Nothing may be due even then, if a timer was moved."""
         while self._times:
             time = self._times[0]
             placed = self._at[time]
@@ -158,7 +158,7 @@ class TimerIndex:
 
     @property
     def traces(self) -> int:
-        """How many traces of former entries there are."""
+        """The number of traces of former entries."""
         return self._traces
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ class TimerIndex:
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory it takes, without the keys and tags, which the cells have too."""
+        """Roughly how much memory it takes, without the keys and tags, which the cells hold too."""
         dicts = sum(map(sys.getsizeof, (self._times, self._at, self._entered, *self._entered.values())))
         return dicts + _ENTRY_BYTES * (self._length + self._traces) + _TIME_BYTES * len(self._times)
 
@@ -199,7 +199,7 @@ def _sorted(entries: list[Entry]) -> list[Entry]:
 
 
 class TimerHandle(Timer):
-    """A user's hand on a timer."""
+    """The user's handle on a timer."""
 
     __slots__ = ("_focus", "_index", "_place", "_spec", "_tagged", "_undo", "_untagged", "_window")
 
@@ -239,7 +239,7 @@ class TimerHandle(Timer):
         self._index.leave(self._entry(dynamic_timer_tag))
 
     def _entry(self, tag: str) -> Entry:
-        """The timer's entry, which is about to be changed."""
+        """The timer's entry, about to be changed."""
         entry = Entry(self._place, self._window, self._focus.key, tag)
         if self._undo is not None:
             self._undo.add(self._index.reset, entry, self._index.time_of(entry))
@@ -251,6 +251,6 @@ class TimerHandle(Timer):
         return tag
 
     def time(self, tag: str) -> int | None:
-        """When the timer is set for, in microseconds."""
+        """The time the timer is set to, in microseconds."""
         time: int | None = self._untagged.read() if tag == "" else self._tagged.get(tag)
         return time

@@ -1,8 +1,8 @@
-"""JSON that anybody may have written, or damaged: read into typed fields, or refused.
+"""JSON that anybody may have written or damaged: read into typed fields, or refused.
 
-A checksum tells that a file is as somebody wrote it, not who that was. So every field has a type, and whatever does not have
-it is refused before it is used. What is refused comes as `Malformed`, which says why; who reads the file makes a declared
-error of it, with the file's path and what to do.
+A checksum shows that a file is as somebody wrote it, not who that was. So every field has a type, and a value of another
+type is refused before it is used. A refusal is a `Malformed`, which says why; the reader of the file turns it into a
+declared error, with the file's path and what to do.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _DEPTH_MAX = 100
 Batch = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 """The number of a micro-batch."""
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
-"""How many partitions, or key groups, there are."""
+"""The number of partitions or key groups."""
 
 
 class Malformed(ValueError):
-    """A text that is not the JSON that it should be. The message says why, as the end of a sentence."""
+    """Text that is not the expected JSON. The message says why, as the end of a sentence."""
 
 
 def read_document(data: bytes | str, form: type[T]) -> T:
-    """What a text of JSON says, with the fields and types of a form."""
+    """Reads JSON with the fields and types of `form`."""
     return check_form(parse_json(data), form)
 
 
 def parse_json(data: bytes | str, *, infinite: bool = False) -> Any:
-    """A text of JSON, not nested without end. `infinite`: numbers may be Infinity, which Python's own writer has."""
+    """Parses JSON of limited nesting. `infinite`: numbers may be Infinity, as Python's own writer produces."""
     try:
         content = _parsed(data, infinite)
     except RecursionError:
@@ -53,23 +53,23 @@ def _parsed(data: bytes | str, infinite: bool) -> Any:
         if not infinite:
             raise
     content = json.loads(data)
-    # What is no Unicode cannot be written anywhere.
+    # Text that is not valid Unicode could not be written anywhere.
     json.dumps(content, ensure_ascii=False).encode()
     return content
 
 
 def check_form(content: Any, form: type[T]) -> T:
-    """Parsed JSON as a form: nothing is converted, a text with a number in it is no number."""
+    """Parsed JSON as a form. Nothing is converted: a text with a number in it is not a number."""
     try:
         return msgspec.convert(content, form)
     except RecursionError:
         raise Malformed("it is nested too deeply") from None
     except msgspec.MsgspecError as error:
-        raise Malformed(f"it has not the form that it should have ({error})") from None
+        raise Malformed(f"it does not have the expected form ({error})") from None
 
 
 def _is_deep(content: Any) -> bool:
-    """Whether something is nested deeper than any of our documents."""
+    """Whether content is nested deeper than any of our documents."""
     level = [content]
     for _ in range(_DEPTH_MAX):
         level = [inner for outer in level for inner in _within(outer)]

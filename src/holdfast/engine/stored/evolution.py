@@ -1,8 +1,8 @@
-"""Evolution: makes the stored state of a key group fit the code, before anything else is done with it.
+"""Evolution: makes the stored state of a key group fit the code, before anything else uses it.
 
-State that was written by other code is read with a layout made from its manifest, turned into the code's own, and written
-back as a snapshot, in the same transaction as the first bundle: each key group by itself, when it is next opened. From
-then on the log is the code's own, so that nothing of this lingers.
+State written by other code is read with a layout made from its manifest, converted to the code's own layout, and written
+back as a snapshot, in the same transaction as the first bundle: each key group separately, when it is next opened. From
+then on the log is as the code itself would have written it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from holdfast.model.time.timers import TimeDomain, TimerSpec
 __all__ = ["MANIFEST", "adapted", "stored_specs"]
 
 MANIFEST = "~manifest"
-"""The name of the manifest in the store, beside the log, whose names begin otherwise."""
+"""The name of the manifest in the store, beside the log. No blob of the log begins like it."""
 
-# A combining cell is kept like a value; only its CombineFn, which older code had, would make a difference.
+# A combining cell is stored like a value; the difference is its CombineFn, which only the older code has.
 _KINDS: dict[str, Any] = {
     "value": ValueStateSpec,
     "combining": ValueStateSpec,
@@ -48,7 +48,7 @@ _KINDS: dict[str, Any] = {
 
 
 def adapted(store: BlobStore, manifest: Mapping[str, Any], layout: Layout, evolution: Evolution) -> Layout:
-    """Makes what is stored fit the manifest; gives the layout to use, which may have cells that are only kept."""
+    """Makes stored state fit the manifest; returns the layout to use, which may have cells that are merely kept."""
     stored = store.get(MANIFEST)
     if stored is None:
         store.put(MANIFEST, manifest_bytes(manifest))
@@ -69,14 +69,14 @@ def adapted(store: BlobStore, manifest: Mapping[str, Any], layout: Layout, evolu
 
 def _not_in_the_log(manifest: Mapping[str, Any]) -> StateConflict:
     return StateConflict(
-        f"The step {manifest['name']!r} renames, upgrades or drops cells, and its state is in the backend "
-        f"{manifest['backend']!r}, which keeps it in a way of its own.",
+        f"The step {manifest['name']!r} renames, upgrades or drops cells, but its state is in the backend "
+        f"{manifest['backend']!r}, which has its own format.",
         todo="leave the cells as they were, add new ones beside them, or start with a new checkpoint",
     )
 
 
 def _stores_otherwise(old: Mapping[str, Any], agreed: Reconciled) -> bool:
-    """Whether what the log holds is not what the code would read."""
+    """Whether the log holds something other than what the code would read."""
     here = {cell["name"] for cell in agreed.manifest["cells"]} | set(agreed.sources.values())
     dropped = {cell["name"] for cell in old["cells"]} - here
     renamed = any(name != source for name, source in agreed.sources.items())
@@ -97,7 +97,7 @@ def _rewrite(store: BlobStore, old: Mapping[str, Any], layout: Layout, agreed: R
 def stored_specs(
     manifest: Mapping[str, Any], layout: Layout | None, agreed: Reconciled | None = None, *, trust_pickle: bool = False
 ) -> list[StateSpec[State]]:
-    """All cells that a log of this manifest may have, hidden ones included."""
+    """All cells that a log with this manifest may have, including hidden ones."""
     coders = _given_coders(layout, agreed)
     specs: list[StateSpec[State]] = []
     for cell in manifest["cells"]:
@@ -117,7 +117,7 @@ def stored_specs(
 
 
 def _given_coders(layout: Layout | None, agreed: Reconciled | None) -> dict[str, Coder[Any]]:
-    """The coders of stored cells that the code has: of those that go on as they are, and those given with an upgrade."""
+    """The coders that the code has for stored cells: those of unchanged cells, and those given with an upgrade."""
     if layout is None or agreed is None:
         return {}
     coders: dict[str, Coder[Any]] = {}
@@ -133,7 +133,7 @@ def _given_coders(layout: Layout | None, agreed: Reconciled | None) -> dict[str,
 
 
 def _spec(cell: Mapping[str, Any], coder: Coder[Any] | None, trust_pickle: bool = False) -> StateSpec[State]:
-    """The cell of a description. What needs code that is not there, or not trusted, stays bytes."""
+    """The cell of a description. Values that need code that is missing or not trusted stay bytes."""
     coder = coder or _coder(cell["coder"], trust_pickle)
     if cell["kind"] == "map":
         return MapStateSpec(cell["name"], _coder(cell["key_coder"], trust_pickle), coder)

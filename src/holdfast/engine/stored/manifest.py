@@ -1,9 +1,9 @@
 """The manifest: what stored state depends on, recorded with it and checked whenever it is opened.
 
-Every key group carries it in the state store, and a job also writes it beside Spark's own files. Code may go on from older
-code's state if it says how: a cell that is new begins empty, one that is gone is kept until it is dropped on purpose, one
-that was renamed says so (`was=`), and one whose coder changed has an upgrade (`upgrade=`). Everything else that does not
-agree is refused before state can be read as something it is not.
+Every key group carries it in the state store, and a job also writes it beside Spark's own files. Code may continue from
+older state if the changes are compatible: a new cell starts empty, a removed one is kept until it is dropped explicitly, a
+renamed one declares its old name (`was=`), and one whose coder changed has an upgrade (`upgrade=`). Any other mismatch is
+refused, before state can be misread.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = [
 MANIFEST_VERSION = 1
 
 LOG_BACKENDS = frozenset({"heap", "disk"})
-"""Those that keep the same log, so that one can go on where the other was."""
+"""Backends that keep the same log, so that one can continue from another."""
 _WAY_OUT = "export the state, transform it and import it into a new checkpoint, or undo the change"
 
 
 def make_manifest(
     step: dict[str, Any], *, key: list[dict[str, str]], key_groups: int, backend: str, parallel_over: str = "key"
 ) -> dict[str, Any]:
-    """The manifest of a step: its own description, and how its keys are distributed."""
+    """The manifest of a step: its description, and how its keys are distributed."""
     return {
         "manifest_version": MANIFEST_VERSION,
         **step,
@@ -58,7 +58,7 @@ def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
 
 
 def read_manifest(stored: bytes) -> dict[str, Any]:
-    """A stored manifest, of a version that is known."""
+    """A stored manifest of a known version."""
     try:
         return checked_manifest(parse_json(stored, infinite=True))
     except Malformed as error:
@@ -66,7 +66,7 @@ def read_manifest(stored: bytes) -> dict[str, Any]:
 
 
 def checked_manifest(recorded: Any) -> dict[str, Any]:
-    """A manifest whose fields have the types that they should have. Raises Malformed, or StateConflict of a foreign one."""
+    """A manifest whose fields have the right types. Raises Malformed, or StateConflict for another version."""
     if not isinstance(recorded, dict) or "manifest_version" not in recorded:
         raise Malformed("it is not a manifest at all")
     version = recorded["manifest_version"]
@@ -80,26 +80,26 @@ def checked_manifest(recorded: Any) -> dict[str, Any]:
 
 
 def check_owner(stored: bytes | None, step: str) -> None:
-    """Raises StateConflict if a key group's manifest is that of another step: its state is not where it was written."""
+    """Raises StateConflict if a key group's manifest belongs to another step: its state is not where it was written."""
     owner = None if stored is None else read_manifest(stored).get("name")
     if owner is not None and owner != step:
         raise StateConflict(
-            f"The step {step!r} has found the state of the step {owner!r} in its place.",
-            todo="give the steps their old names and their old order; or, if nothing was changed, look at the checkpoint: "
+            f"The step {step!r} found the state of the step {owner!r} where its own should be.",
+            todo="give the steps their old names and their old order; if nothing was changed, check the checkpoint: "
             "holdfast checkpoint verify --deep",
         )
 
 
 @dataclass(frozen=True)
 class Evolution:
-    """What the code says about older state."""
+    """What the code declares about older state."""
 
     was: dict[str, str] = field(default_factory=dict)
-    """From a cell's name to the one that it had."""
+    """From a cell's name to its former name."""
     upgrades: dict[str, Any] = field(default_factory=dict)
-    """From the name of a cell that has an upgrade to the description of the old coder, if one is given."""
+    """From the name of a cell with an upgrade to the description of the old coder, if given."""
     drop: frozenset[str] = frozenset()
-    """Cells that are gone on purpose."""
+    """Removed cells whose stored state should be deleted."""
 
     @staticmethod
     def of(cells: Iterable[StateSpec[State]], drop: Iterable[str] = ()) -> Evolution:
@@ -114,21 +114,21 @@ class Evolution:
 
 @dataclass(frozen=True)
 class Reconciled:
-    """How stored state and code go together."""
+    """How stored state fits the code."""
 
     manifest: dict[str, Any]
-    """What holds from now on: the code's, and the cells that are kept."""
+    """The manifest from now on: the code's, plus the cells that are kept."""
     sources: dict[str, str]
-    """From each cell that is stored and goes on, to the name it is stored under."""
+    """From each stored cell that continues, to the name it is stored under."""
     upgraded: frozenset[str]
     kept: tuple[dict[str, Any], ...]
-    """Descriptions of cells that the code does not have."""
+    """Descriptions of stored cells that the code does not have."""
     notes: tuple[str, ...]
     """What changed, in sentences."""
 
 
 def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evolution) -> Reconciled:
-    """How code goes on with stored state. Raises StateConflict, with everything that is in the way, if it cannot."""
+    """How code continues from stored state. Raises StateConflict, listing every obstacle, if it cannot."""
     problems = [*_step_problems(old, new)]
     notes: list[str] = []
     sources: dict[str, str] = {}
@@ -157,12 +157,12 @@ def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evoluti
             notes.append(f"the cell {name!r} is dropped, as asked.")
         else:
             kept.append(stored[name])
-            notes.append(f"the cell {name!r} is not declared any more; its state is kept. Drop it: drop_cells=[{name!r}].")
+            notes.append(f"the cell {name!r} is no longer declared; its state is kept. Drop it: drop_cells=[{name!r}].")
     timers = {timer["name"] for timer in new["timers"]}
     notes += [f"the timer {t['name']!r} is gone; what was set is dropped." for t in old["timers"] if t["name"] not in timers]
     if problems:
         raise StateConflict(
-            f"The step {new.get('name')!r} is not the one that the stored state belongs to: {problems[0]}",
+            f"The step {new.get('name')!r} does not match its stored state: {problems[0]}",
             detail="\n".join(f"- {problem}" for problem in problems[1:]),
             todo=_WAY_OUT,
         )
@@ -195,7 +195,7 @@ def _step_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[s
 
 
 def _parameter_problems(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[str]:
-    """Manifests of functions that gave none, or of before there were any, have none: there is nothing to compare with."""
+    """A manifest may have no parameters, if the function gave none or it is too old: then there is nothing to compare."""
     if old is None:
         return
     for name in sorted(old.keys() | new.keys()):
@@ -229,7 +229,7 @@ def _cell_problems(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Ev
         yield f"the upgrade of the cell {name!r} is from {_described(given)}, but the values were written with {before}."
     elif given is None and coder_from_description(old["coder"], view_records=True) is None:
         yield (
-            f"the coder of the cell {name!r} was {before}, which cannot be made from its description: give it with the "
+            f"the coder of the cell {name!r} was {before}, which cannot be made from its description; pass it to the "
             "upgrade: upgrade=Upgrade(function, coder=...)."
         )
 

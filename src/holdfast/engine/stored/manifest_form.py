@@ -1,4 +1,4 @@
-"""The fields that a stored manifest must have, with their types; what else it has is the business of who reads it."""
+"""The fields that a stored manifest must have, with their types; readers check any others themselves."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class JobForm(msgspec.Struct):
 
 
 def check_manifest(content: Any) -> None:
-    """Raises Malformed if a manifest has not the form that it should have."""
+    """Raises Malformed if a manifest does not have the expected form."""
     form = check_form(content, _Manifest)
     for names in ([cell.name for cell in form.cells], [timer.name for timer in form.timers]):
         if len(set(names)) < len(names):
             raise Malformed("two of its cells, or of its timers, have the same name")
     if any(cell.name.startswith("~") for cell in form.cells):
-        raise Malformed("a cell in it has a name of the engine's own")
+        raise Malformed("a cell in it has a name reserved for the engine")
     if any(cell.kind == "map" and cell.key_coder is None for cell in form.cells):
         raise Malformed("a map in it has no coder for its keys")
     if str(form.windowing.window_fn.get("id")) in _WINDOWS:

@@ -1,12 +1,12 @@
-"""Values as JSON that loses nothing, and as short texts for people, in which nothing is hidden.
+"""Values as lossless JSON, and as short texts for people, with nothing hidden in them.
 
-What JSON has is itself. Everything else is an object with one name that begins with `$`: {"$bytes": "…base64…"},
+JSON values stand for themselves. Everything else is an object with one name that begins with `$`: {"$bytes": "…base64…"},
 {"$tuple": […]}, {"$set": […]}, {"$map": [[key, value], …]}, {"$decimal": "1.50"}, {"$datetime": "…ISO 8601…"}, {"$date": …},
 {"$time": …}, {"$timedelta": microseconds}, {"$timestamp": "…RFC 3339…"}, {"$duration": microseconds}, {"$uuid": …},
 {"$float": "nan"}, {"$complex": [real, imaginary]}, {"$bytearray": …}, {"$frozenset": …}.
 
-{"$opaque": …} stands for bytes that nobody here can read, and {"$repr": …} for an object that only a pickle has: they can be
-shown, but not read back.
+{"$opaque": …} stands for bytes that cannot be decoded here, and {"$repr": …} for an object that only pickle can store: they
+can be shown, but not read back.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = ["counted", "from_json", "time_text", "to_json", "to_text", "visible"]
 
 _TEXT_MAX = 120
 _HIDDEN = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
-"""The categories of characters that a terminal obeys instead of showing, or does not show: controls, marks that turn the
-direction of writing, what has no width, halves of characters, ends of lines."""
+"""The categories of characters that a terminal obeys or does not show: controls, marks that change the direction of
+writing, characters without width, halves of characters, line ends."""
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Letters by their category, and nothing to see."""
+"""Letters by category, but invisible."""
 
 
 def visible(text: str, keep: str = "") -> str:
-    """A text in which every character can be seen, and none does anything: the others are written as Python would escape
-    them. `keep` are characters that stay."""
+    """A text in which every character is visible and harmless: all others are escaped as in Python. `keep`: characters to
+    leave alone."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(letter if letter in keep or _is_seen(letter) else _escaped(letter) for letter in text)
@@ -64,7 +64,7 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """The value that `to_json` gave this text for. Raises InputError if it is not such a text."""
+    """The inverse of `to_json`. Raises InputError for any other text."""
     try:
         return _lifted(json.loads(text))
     except RecursionError:
@@ -74,19 +74,19 @@ def from_json(text: str) -> Any:
 
 
 def to_text(value: Any, longest: int = _TEXT_MAX) -> str:
-    """A value for people: as Python would write it, cut where it is long."""
+    """A value for people: as Python would write it, cut if it is long."""
     if isinstance(value, Timestamp):
         return time_text(value)
     return _shortened(visible(repr(value)), longest)
 
 
 def time_text(value: Timestamp) -> str:
-    """A time for people: in the form of RFC 3339, or what that has no form for in seconds."""
+    """A time for people: as RFC 3339, or in seconds if that cannot express it."""
     return str(_time(value)) if isinstance(_time(value), str) else str(value)
 
 
 def _time(value: Timestamp) -> str | int:
-    """In the form of RFC 3339, or what that has no form for in microseconds."""
+    """As RFC 3339, or in microseconds if that cannot express it."""
     try:
         return value.to_rfc3339()
     except TimeError:
@@ -125,7 +125,7 @@ _NAMED: dict[type, tuple[str, Callable[[Any], Any]]] = {
 
 
 def _zone(value: datetime.datetime | datetime.time) -> str | None:
-    """The name of a zone that has one, which the offset in the ISO form does not say."""
+    """The name of the zone, if it has one: the ISO form only has the offset."""
     return getattr(value.tzinfo, "key", None)
 
 

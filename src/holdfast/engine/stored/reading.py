@@ -1,6 +1,6 @@
-"""Stored state without the code that wrote it: a key group read by the manifest that it carries.
+"""Reads stored state without the code that wrote it: a key group is read with the manifest that it carries.
 
-Coders come from their descriptions. What needs code that is not there, or that is not trusted, stays bytes: it can be
+Coders are made from their descriptions. Values that need code that is missing or not trusted stay bytes: they can be
 counted, moved and written again, but not read.
 """
 
@@ -31,11 +31,11 @@ from holdfast.model.windows.functions import NonMergingWindowFn
 __all__ = ["HIDDEN", "Blobs", "OpaqueWindow", "StoredCell", "StoredGroup", "StoredLayout", "read_group", "write_group"]
 
 HIDDEN = "hidden"
-"""The kind of what the engine keeps for itself."""
+"""The kind of the engine's internal cells."""
 
 
 class Blobs:
-    """The blobs of a key group, as a store that is only in memory."""
+    """The blobs of a key group, as a store in memory."""
 
     def __init__(self, blobs: Mapping[str, bytes] | None = None) -> None:
         self._blobs = dict(blobs or {})
@@ -75,7 +75,7 @@ class OpaqueWindow(BoundedWindow):
 
 
 class _StoredWindows(NonMergingWindowFn):
-    """Windows as they are stored. Those of a function of a user's own may have a coder that is not there."""
+    """Windows as they are stored. Those of a user's own window function may have a coder that is not available."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self._known = str(description.get("id", "")).startswith("holdfast.")
@@ -98,7 +98,7 @@ class _StoredStep(NamedTuple):
 
 
 class StoredLayout(Layout):
-    """The tables that a manifest speaks of, hidden ones included."""
+    """The tables that a manifest describes, including hidden ones."""
 
     def __init__(self, manifest: Mapping[str, Any], *, trust_pickle: bool = False) -> None:
         windowing = manifest["windowing"]
@@ -118,7 +118,7 @@ class StoredLayout(Layout):
         self.stamps = {}
 
     def kind_of(self, spec: StateSpec[State]) -> str:
-        """Of a cell its kind; "timer"; or "hidden", of what the engine keeps for itself."""
+        """The kind of a user's cell; "timer"; or "hidden" for the engine's internal cells."""
         if spec.name in self.described:
             return str(self.described[spec.name]["kind"])
         return "timer" if spec.name.startswith(("~timer:", "~tags:")) else HIDDEN
@@ -146,7 +146,7 @@ class StoredGroup(NamedTuple):
     layout: StoredLayout
 
     def cells(self, slots: Collection[Slot] | None = None, *, ordered: bool = True) -> Iterator[StoredCell]:
-        """All cells that hold anything, of all keys or of these: by window and cell, and by key if `ordered`."""
+        """All cells that hold anything, for all keys or only these: by window and cell, and by key if `ordered`."""
         layout = self.layout
         for data in sorted(self.state.windows):
             window = self.state.windows[data]
@@ -160,7 +160,7 @@ class StoredGroup(NamedTuple):
                     yield StoredCell(slot, window, spec, kind, table, table.values[slot], expires)
 
     def _stamps(self, window: WindowState, layout: StoredLayout, spec: StateSpec[State]) -> tuple[Mapping[Slot, int], int]:
-        """When the cell of each key was last touched, and how long it lives from then."""
+        """When each key's cell was last touched, and how long it lives after that."""
         ttl = layout.described.get(spec.name, {}).get("ttl")
         if ttl is None:
             return {}, 0
@@ -172,15 +172,14 @@ class StoredGroup(NamedTuple):
 
 
 def read_group(blobs: Blobs, *, trust_pickle: bool = False) -> StoredGroup:
-    """The state that the blobs of a key group hold. Every blob is checked before anything is decoded from it."""
+    """The state in the blobs of a key group. Every blob is checked before anything is decoded from it."""
     stored = blobs.get(MANIFEST)
     if stored is None:
         raise CorruptState("A key group has no manifest beside its state.")
     manifest = read_manifest(stored)
     if manifest["backend"] not in LOG_BACKENDS:
         raise CheckpointError(
-            f"The state of the step {manifest['name']!r} is in the backend {manifest['backend']!r}, which keeps it in a way "
-            "of its own.",
+            f"The state of the step {manifest['name']!r} is in the backend {manifest['backend']!r}, which has its own format.",
             todo="read it with that backend's own tools",
         )
     layout = StoredLayout(manifest, trust_pickle=trust_pickle)
@@ -194,9 +193,9 @@ def read_group(blobs: Blobs, *, trust_pickle: bool = False) -> StoredGroup:
 def write_group(state: KeyGroupState, manifest_data: bytes, last: int, origin: bytes) -> Blobs:
     """The blobs of a new key group that holds this state, as one snapshot.
 
-    `last` is a number after which the log goes on: no smaller than that of any log that the state comes from, since ages
-    of keys are such numbers. `origin` must be different whenever the state is: by it alone a worker could take this log for
-    another one.
+    `last` is the sequence number after which the log continues: no smaller than that of any log the state comes from, since
+    the ages of keys are such numbers. `origin` must differ whenever the state does: otherwise a worker could mistake this
+    log for another one.
     """
     blobs = Blobs()
     blobs.put(MANIFEST, manifest_data)

@@ -26,13 +26,13 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
 
 
 def make_table(spec: StateSpec[State]) -> Table:
-    """An empty table for the cells that the spec declares."""
+    """An empty table for a spec's cells."""
     table: Table = _KINDS[spec.kind][0](spec)
     return table
 
 
 def make_cell(spec: StateSpec[State], focus: Focus, undo: Undo | None) -> Cell[Any]:
-    """A live cell; without `undo` a call cannot be taken back, which is a little faster."""
+    """A live cell. Without `undo` a call cannot be rolled back, which is a little faster."""
     if spec.kind == "value":
         return value_cell(spec, focus, undo)
     cell: Cell[Any] = _KINDS[spec.kind][1](spec, focus, undo)

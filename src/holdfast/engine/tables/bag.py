@@ -1,4 +1,4 @@
-"""Bag cells: a list of stored values a key; only what was added since the last commit goes into a delta."""
+"""Bag cells: a list of stored values per key; only what was added since the last commit goes into a delta."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _REPLACED = -1
 
 
 class BagTable(Table):
-    """`values`: key → list of stored, never empty; `changes`: key → how many of them are committed, or -1 for none
-    of what was committed (the list was cleared, or is new)."""
+    """`values`: key → list of stored values, never empty; `changes`: key → how many of them are committed, or -1 if the
+    list was cleared or is new."""
 
     __slots__ = ()
 
@@ -58,12 +58,12 @@ class BagTable(Table):
         return [(self.spec.coder, entry)]
 
     def shorten(self, key: Slot, most: int) -> int:
-        """Removes the oldest values of a key until it has so many; gives how many went."""
+        """Removes the oldest values of a key until it has at most `most`; returns how many were removed."""
         values = self.values.get(key, ())
         surplus = len(values) - most
         if surplus <= 0:
             return 0
-        # A new list: whoever reads from the old one goes by its length.
+        # A new list: a `BagView` of the old one relies on its length.
         self.values[key] = values[surplus:]
         self.changes[key] = _REPLACED
         return surplus
@@ -82,9 +82,9 @@ class BagTable(Table):
 
 
 class BagView(Iterable[Any]):
-    """What a bag held at the moment of reading.
+    """What a bag held when it was read.
 
-    Lists in a bag only ever grow at the end (a clear makes a new one), so remembering the length is enough.
+    Lists in a bag only grow at the end (a clear makes a new one), so remembering the length is enough.
     """
 
     __slots__ = ("_coder", "_length", "_values")
@@ -130,7 +130,7 @@ class BagCell(Cell[BagTable], BagState[Any]):
 
 
 class OverLimit(BaseException):
-    """A call would have made a bag larger than it may be. It is taken back; no function is to catch this on its way."""
+    """A call would have made a bag too large, and is rolled back. A BaseException, so that no user function catches it."""
 
 
 class LimitedBagCell(BagCell):

@@ -1,14 +1,13 @@
-"""Tables and cells: a *table* keeps one cell of every key of one window, a *cell* is the user's hand on one entry.
+"""Tables and cells: a *table* holds one cell for every key of a window, a *cell* is the user's handle on one entry.
 
 Invariants
-- A table's `values` is the state as the present bundle sees it; `changes` says, key by key, how it differs from what
-  was last committed. `settle` is called when that difference has been stored, and forgets it.
-- Applying to the committed table what `delta` gave yields `values`, also in the order of its iteration where a user
-  can see one.
-- What is kept is *stored* form: an immutable value as it is, a mutable one as `Encoded` bytes, decoded afresh at each
+- A table's `values` is the state as the current bundle sees it; `changes` says, key by key, how it differs from the last
+  commit. `settle` is called when that difference has been stored, and forgets it.
+- Applying `delta` to the committed table yields `values`, with the same iteration order where a user can see one.
+- Values are kept in *stored* form: an immutable value as it is, a mutable one as `Encoded` bytes, decoded again at each
   read. So nothing that a user holds is ever part of the state.
-- Between `undo.begin()` and `undo.rollback()` every mutation has left its inverse in the `Undo`; a rolled-back table is
-  as it was, changes and order included.
+- Between `undo.begin()` and `undo.rollback()` every mutation leaves its inverse in the `Undo`; a rolled-back table is as
+  it was, including changes and order.
 """
 
 from __future__ import annotations
@@ -42,32 +41,32 @@ __all__ = [
 ]
 
 Slot = Hashable
-"""A key in the hashable form in which tables keep it; see `engine.keys`."""
+"""A key in the hashable form that tables use; see `engine.state.keys`."""
 
-# What a row group of a delta says about its keys. The numbers are part of the stored format.
+# What the rows of a delta say about their keys. The numbers are part of the stored format.
 PUT = 1
-"""The keys have these values now."""
+"""The keys now have these values."""
 DROP = 2
-"""The keys have nothing now."""
+"""The keys now have nothing."""
 APPEND = 3
-"""These values come after what the keys had."""
+"""These values are appended to what the keys had."""
 REPLACE = 4
-"""The keys have exactly this collection now."""
+"""The keys now have exactly this collection."""
 MERGE = 5
-"""Of the keys' collections these parts go, then these come."""
+"""These parts are removed from the keys' collections, then these are added."""
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
 
-# Not MISSING: that is an entry of a value table's changes, which must be put back like any other.
+# Not MISSING: that is an entry in a value table's changes, which must be restored like any other.
 _NO_ENTRY: Any = object()
 
 
 _COLLECTOR_BYTES = sys.getsizeof([]) - [].__sizeof__()
-"""What Python's collector of garbage keeps with each collection."""
+"""The garbage collector's header on each collection."""
 
 
 class Rows(NamedTuple):
-    """One operation on many keys of a table: the keys, and what the operation needs as blocks of bytes."""
+    """One operation on many keys of a table: the keys, and the operation's data as blocks of bytes."""
 
     operation: int
     keys: list[Slot]
@@ -75,10 +74,10 @@ class Rows(NamedTuple):
 
 
 class Undo:
-    """The inverses of what one call changed, so that a call that raises leaves no trace.
+    """The inverses of one call's changes, so that a call that raises leaves no trace.
 
-    An inverse takes about as long as what it takes back, and no more room, however large a collection is. Where that
-    cannot be (a place in the middle of a dict is not found again), the change itself waits until the call is over.
+    An inverse takes about as much time and space as the change itself, however large the collection. Where that is
+    impossible (an entry cannot be put back into the middle of a dict), the change itself waits until the call is over.
     """
 
     __slots__ = ("_steps", "_waiting")
@@ -88,7 +87,7 @@ class Undo:
         self._waiting: list[tuple[Any, ...]] = []
 
     def begin(self) -> None:
-        """What was done so far stays."""
+        """Makes everything done so far permanent."""
         self._steps.clear()
         if self._waiting:
             waiting, self._waiting = self._waiting, []
@@ -99,11 +98,11 @@ class Undo:
         self._steps.append((function, *arguments))
 
     def wait(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Notes what is to be done once there is no way back."""
+        """Defers something until the call can no longer be rolled back."""
         self._waiting.append((function, *arguments))
 
     def restore(self, mapping: dict[Any, Any], key: Any) -> None:
-        """Notes the present entry of a dict whose order does not matter, to be put back."""
+        """Records the present entry of a dict, to be restored. For dicts whose order does not matter."""
         self._steps.append((_put_back, mapping, key, mapping.get(key, _NO_ENTRY)))
 
     def rollback(self) -> None:
@@ -121,7 +120,7 @@ def _put_back(mapping: dict[Any, Any], key: Any, old: Any) -> None:
 
 
 class Focus:
-    """The key that the present call is about. Cells look here, so a call is prepared by setting one attribute."""
+    """The key of the current call. Cells look here, so setting one attribute prepares a call."""
 
     __slots__ = ("key",)
 
@@ -133,12 +132,12 @@ TableT = TypeVar("TableT", bound="Table")
 
 
 class Table(abc.ABC):
-    """One cell of every key of one window."""
+    """One cell for every key of a window."""
 
     __slots__ = ("changes", "spec", "values")
 
     emptied: ClassVar[Any] = None
-    """What `changes` says of a key that had something and has nothing now."""
+    """The entry in `changes` for a key that had something and now has nothing."""
 
     def __init__(self, spec: StateSpec[State]) -> None:
         self.spec = spec
@@ -151,64 +150,64 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def rows(self, keys: list[Slot], entries: list[Any]) -> Rows:
-        """A row group that sets these keys to these entries of `values`."""
+        """Rows that set these keys to these entries of `values`."""
 
     @abc.abstractmethod
     def apply(self, rows: Rows) -> None:
-        """Does to a committed table what a row group says."""
+        """Applies rows to a committed table."""
 
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
-        """An entry with each of its stored values changed."""
+        """An entry with `change` applied to each of its stored values."""
         raise NotImplementedError(type(self).__name__)
 
     @abc.abstractmethod
     def stored(self, entry: Any) -> list[tuple[Coder[Any], Collection[Any]]]:
-        """The stored values that an entry is made of, with their coders."""
+        """The stored values in an entry, with their coders."""
 
     def items(self) -> int:
-        """How many stored values there are in all entries together, quickly."""
+        """The number of stored values in all entries together; fast."""
         return len(self.values)
 
     def containers(self) -> int:
-        """How many bytes the collections take in which these are, without what is in them; quickly."""
+        """The size of the collections that hold them, without their content; fast."""
         return 0
 
     def clear(self, keys: Iterable[Slot]) -> None:
-        """Empties the cells of keys that have something there, with no way back."""
+        """Empties the cells of keys that have something there; cannot be rolled back."""
         values, changes, emptied = self.values, self.changes, self.emptied
         for key in keys:
             del values[key]
             changes[key] = emptied
 
     def prepare(self) -> None:  # noqa: B027
-        """Brings what changed into the form in which it will be stored."""
+        """Brings the changes into the form in which they will be stored."""
 
     def pack(self, entry: Any) -> Any:
-        """One entry of `values` as something that MessagePack has."""
+        """One entry of `values` in types that MessagePack has."""
         operation, _, columns = self.rows([0], [entry])
         return [operation, *columns]
 
     def unpack(self, packed: Any) -> Any:
-        """The entry that `pack` made this of."""
+        """The inverse of `pack`."""
         table = type(self)(self.spec)
         table.apply(Rows(packed[0], [0], packed[1:]))
         return table.values[0]
 
     @abc.abstractmethod
     def reveal(self, key: Slot) -> Any:
-        """The entry of a key as a user would read it; the key is known to be there."""
+        """The entry of a key as a user would read it; the key must be there."""
 
     @abc.abstractmethod
     def conceal(self, value: Any) -> Any:
-        """The entry that `reveal` would give as this value."""
+        """The inverse of `reveal`: the entry for this value."""
 
     def settle(self) -> None:
-        """The changes have been stored."""
+        """Called when the changes have been stored."""
         self.changes = {}
 
 
 class Cell(Generic[TableT]):
-    """The part of a live cell that all kinds share: bound to a table by `attach`, to a key by the focus."""
+    """What all live cells share: bound to a table by `attach`, to a key by the focus."""
 
     __slots__ = ("_changes", "_coder", "_direct", "_focus", "_spec", "_table", "_undo", "_values")
 
@@ -225,7 +224,7 @@ class Cell(Generic[TableT]):
         self._changes = table.changes
 
     def clear(self) -> None:
-        """Leaves nothing for the key."""
+        """Empties the cell of the key."""
         key = self._focus.key
         if key not in self._values:
             return
@@ -239,8 +238,8 @@ class Cell(Generic[TableT]):
         return freeze(self._coder, value, self._spec.name)
 
     def wrong_use(self, method: str) -> str:
-        """What to say when a method is called that this kind of cell does not have."""
-        # A __getattr__ here would say it by itself, but it would also make every access to a cell slower.
+        """The message for calling a method that this kind of cell does not have."""
+        # A __getattr__ could say it by itself, but would slow down every access to a cell.
         has = ", ".join(cell_methods(self._spec))
         return f"The cell {self._spec.name!r} is a {self._spec.kind} cell: it has {has}, but no {method!r}."
 
@@ -249,7 +248,7 @@ class Cell(Generic[TableT]):
 
 
 def freeze(coder: Coder[Any], value: Any, cell: str) -> Any:
-    """The stored form of a value; a value that does not fit names the cell."""
+    """The stored form of a value; the error for a value that does not fit names the cell."""
     if type(value) in coder.direct_types:
         return value
     try:
@@ -260,8 +259,8 @@ def freeze(coder: Coder[Any], value: Any, cell: str) -> Any:
 
 
 def collection_bytes(kind: type, collections: Collection[Any]) -> int:
-    """What collections of one kind take, without what is in them."""
-    # Three times as fast as `sys.getsizeof`, which looks for this method again for each.
+    """The size of collections of one kind, without their content."""
+    # Three times as fast as `sys.getsizeof`, which looks this method up again for each.
     size_of: Callable[[Any], int] = kind.__sizeof__  # type: ignore[assignment]
     try:
         return sum(map(size_of, collections)) + _COLLECTOR_BYTES * len(collections)
@@ -271,7 +270,7 @@ def collection_bytes(kind: type, collections: Collection[Any]) -> int:
 
 
 def as_members(coder: Coder[Any], stored: list[Any]) -> list[Any]:
-    """What a block gave, in the form that `freeze` gives: only then is a member of a set or the key of a map found."""
+    """The content of a block, in the form that `freeze` gives, so that set members and map keys can be found."""
     if Encoded not in map(type, stored) or not coder.is_immutable():
         return stored
     return [coder.freeze(coder.thaw(item)) if type(item) is Encoded else item for item in stored]

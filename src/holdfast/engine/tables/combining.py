@@ -30,7 +30,7 @@ class CombiningTable(ValueTable):
             self._compact()
 
     def _compact(self) -> None:
-        """Lets the CombineFn shrink what is about to be stored."""
+        """Lets the CombineFn compact what is about to be stored."""
         compact = combine_fn_of(self.spec).compact
         coder = self.spec.coder
         for key, stored in self.changes.items():
@@ -41,7 +41,7 @@ class CombiningTable(ValueTable):
         return combine_fn_of(self.spec).extract_output(super().reveal(key))
 
     def conceal(self, value: Any) -> Any:
-        """An accumulator to which the value was added."""
+        """A new accumulator with the value added."""
         combine_fn = combine_fn_of(self.spec)
         return super().conceal(combine_fn.add_input(combine_fn.create_accumulator(), value))
 
@@ -49,8 +49,8 @@ class CombiningTable(ValueTable):
 class CombiningCell(Cell[CombiningTable], CombiningState[Any, Any]):
     """Adds to and reads from the accumulator.
 
-    `add_input` may change its accumulator in place: it is given a stored one only when that is immutable, else one
-    that was decoded for this call alone.
+    `add_input` may change its accumulator in place, so it is given the stored one only if that is immutable, and
+    otherwise a copy decoded for this call.
     """
 
     __slots__ = ("_add_input", "_create", "_extract")

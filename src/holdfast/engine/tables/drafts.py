@@ -1,8 +1,8 @@
-"""Drafts: a dict as a call leaves it that may still be taken back.
+"""Drafts: a dict as changed by a call that may still be rolled back.
 
-A dict cannot put an entry back where it was, and finding out where it was takes as long as the dict is large. So a call that
-removes something works on a draft: the dict stays as it is, and what becomes of it is noted beside it. When the call is
-over, `finish` does it to the dict; a call that is taken back leaves a draft that nobody looks at.
+An entry cannot be put back at its old position in a dict, and finding that position takes time proportional to the size of
+the dict. So a call that removes something works on a draft: the dict stays as it is, and the changes are recorded beside it.
+When the call is over, `finish` applies them to the dict; after a rollback the draft is simply ignored.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["Draft"]
 
 
 class Draft(MutableMapping[Any, Any]):
-    """A dict with changes that it does not have yet, in the order that it will have.
+    """A dict with pending changes, in the order that it will have.
 
-    `_changed`: what has another value in its old place, or MISSING where an entry went; `_last`: what stands behind
-    all that were there before.
+    `_changed`: entries with a new value at their old position, or MISSING for removed ones; `_last`: entries that come
+    after all the old ones.
     """
 
     __slots__ = ("_changed", "_dict", "_last", "_length")
@@ -31,7 +31,7 @@ class Draft(MutableMapping[Any, Any]):
         self._length = len(entries)
 
     def finish(self, values: dict[Slot, Any], slot: Slot) -> None:
-        """Does the changes to the dict and puts it in its place, unless that is not the draft's any more."""
+        """Applies the changes to the dict and replaces the draft by it, unless something else has replaced the draft."""
         if values.get(slot) is not self:
             return
         for name, stored in self._changed.items():

@@ -1,4 +1,4 @@
-"""Cells with a time to live: a cell of any kind, wrapped so that every call minds the time of the last touch."""
+"""Cells with a time to live: a cell of any kind, wrapped so that every call checks and records the last touch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from holdfast.model.time.timestamps import MIN_TIMESTAMP
 __all__ = ["NEVER_TOUCHED", "TtlClock", "expiring_cell", "stamp_name", "stamp_spec"]
 
 NEVER_TOUCHED = MIN_TIMESTAMP.micros
-"""The stamp of a touch at no known time."""
+"""The stamp of a touch at an unknown time."""
 
 _READS = frozenset({"contains", "get", "items", "keys", "read", "read_range", "values"})
 
 
 def stamp_spec(spec: StateSpec[State]) -> ValueStateSpec[Any]:
-    """The hidden cell that has the time of the last touch, in microseconds."""
+    """The hidden cell with the time of the last touch, in microseconds."""
     return ValueStateSpec(stamp_name(spec.name), VarIntCoder())
 
 
@@ -32,7 +32,7 @@ def stamp_name(cell: str) -> str:
 
 
 class TtlClock:
-    """The times of the present bundle and call, and how many cells it found expired."""
+    """The times of the current bundle and call, and how many expired cells it found."""
 
     __slots__ = ("expired", "present", "real", "watermark")
 
@@ -40,11 +40,11 @@ class TtlClock:
         self.real = 0
         self.watermark = NEVER_TOUCHED
         self.present = NEVER_TOUCHED
-        """The event time of the present call: of its element, or its timer."""
+        """The event time of the current call's element or timer."""
         self.expired = 0
 
     def touched(self, ttl: Ttl) -> int:
-        """When a touch in the present call was."""
+        """The time of a touch in the current call."""
         return max(self.watermark, self.present) if ttl.in_event_time else self.real
 
     def now(self, ttl: Ttl) -> int:
@@ -55,7 +55,7 @@ class TtlClock:
 
 
 class _Expiring:
-    """What all wrapped cells share. `enter` tells the index of a key that had no stamp before."""
+    """What all wrapped cells share. `enter` tells the index about a key that had no stamp before."""
 
     def __init__(self, inner: Cell[Any], stamps: Any, ttl: Ttl, clock: TtlClock, focus: Focus, undo: Undo | None) -> None:
         self._inner = inner
@@ -85,7 +85,7 @@ class _Expiring:
         return bool(stamp + self._micros <= self._clock.now(self.ttl))
 
     def expire(self) -> None:
-        """Empties the cell of the key in focus because its time is up."""
+        """Empties the cell of the key in focus because it has expired."""
         self._inner.clear()
         self._stamps.clear()
         self._clock.count(1)
@@ -116,7 +116,7 @@ class _Expiring:
             self.touch()
 
     def _before_write(self) -> None:
-        # Also where expired values may still be seen: what is added now must not keep the old alive.
+        # Even if expired values may still be returned: what is added now must not keep them alive.
         if self.has_expired():
             self.expire()
 
@@ -152,7 +152,7 @@ def _class_for(live: Any, methods: tuple[str, ...]) -> type[_Expiring]:
 
 
 def expiring_cell(spec: StateSpec[State], inner: Cell[Any], focus: Focus, undo: Undo | None, clock: TtlClock) -> Any:
-    """A cell that minds the TTL of its spec."""
+    """A cell that follows the TTL of its spec."""
     assert spec.ttl is not None
     wrapper = _class_for(spec.live, tuple(cell_methods(spec)))
     return wrapper(inner, value_cell(stamp_spec(spec), focus, undo), spec.ttl, clock, focus, undo)

@@ -1,4 +1,4 @@
-"""Map cells: a dict of stored keys and values a key. Iteration order is that of a Python dict, and survives storage."""
+"""Map cells: a dict of stored map keys and values per key. The iteration order is a Python dict's, and survives storage."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from holdfast.model.state.specs import MapState, MapStateSpec
 __all__ = ["MapCell", "MapTable"]
 
 
-# What became of the key of a map since the last commit.
+# What happened to a map key since the last commit.
 _UPDATED = 0
-"""It has another value, in its old place."""
+"""It has a new value, at its old position."""
 _NEW = 1
-"""It came, and stands behind all that were there before."""
+"""It was added, after all that were there before."""
 _REMOVED = 2
-"""It went, at least once. If it is there again, it stands behind all that were there before."""
+"""It was removed at least once. If it is back, it comes after all that were there before."""
 
 
 class MapTable(Table):
-    """`values`: key → {map key: stored}, never empty; `changes`: key → {map key: what became of it} in the order in which
-    they were first touched, or None if the whole dict is new. While a call may still be taken back, an entry from which
-    it removed something is a `Draft` instead of a dict."""
+    """`values`: key → {map key: stored}, never empty; `changes`: key → {map key: what happened to it} in the order of the
+    first change, or None if the whole dict is new. While a call may still be rolled back, an entry from which it removed
+    something is a `Draft` instead of a dict."""
 
     __slots__ = ()
 
@@ -178,7 +178,7 @@ class MapCell(Cell[MapTable], MapState[Any, Any]):
             del self._values[slot]
 
     def _draft(self, slot: Slot, entries: Any) -> Draft:
-        """The entry in a form from which names may go without a trace."""
+        """The entry in a form that allows removals to be rolled back."""
         if type(entries) is Draft:
             return entries
         assert self._undo is not None
@@ -210,7 +210,7 @@ class MapCell(Cell[MapTable], MapState[Any, Any]):
 
 
 def _come(present: Any, touched: dict[Any, int]) -> dict[Any, Any]:
-    """What is new in an entry: replayed after what is gone, it gives the entry in its order."""
+    """What is new in an entry: replayed after the removals, it restores the entry in order."""
     come = {name: present[name] for name, became in touched.items() if became == _UPDATED}
     count = sum(name in present for name, became in touched.items() if became != _UPDATED)
     last = list(islice(reversed(present), count))

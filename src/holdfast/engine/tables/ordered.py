@@ -1,4 +1,4 @@
-"""Ordered-list cells: for each key, stored values sorted by a time in microseconds, equal times in order of adding."""
+"""Ordered-list cells: for each key, stored values sorted by a time in microseconds, then by the order they were added."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMES = VarIntCoder()
 
 
 class Series:
-    """Times in ascending order and the values beside them. What changes it gives what takes the change back."""
+    """Times in ascending order and their values. Methods that change it return what is needed to undo the change."""
 
     __slots__ = ("times", "values")
 
@@ -33,7 +33,7 @@ class Series:
         self.values: list[Any] = [] if values is None else values
 
     def add(self, time: int, value: Any) -> int:
-        """Gives the place where it stands now, for `take_out`."""
+        """Returns the position of the new entry, for `take_out`."""
         position = bisect_right(self.times, time)
         self.times.insert(position, time)
         self.values.insert(position, value)
@@ -47,7 +47,7 @@ class Series:
         return slice(start, max(start, bisect_left(self.times, limit)))
 
     def cut(self, minimum: int, limit: int) -> tuple[int, list[int], list[Any]]:
-        """Gives what it took away and where that was, for `put_back`."""
+        """Returns what it removed and from which position, for `put_back`."""
         bounds = self.bounds(minimum, limit)
         gone = bounds.start, self.times[bounds], self.values[bounds]
         del self.times[bounds], self.values[bounds]
@@ -63,7 +63,7 @@ _SERIES_BYTES = sys.getsizeof(Series())
 
 
 class Change:
-    """What to do to a committed series: cut these ranges, then add these. Something added and cut again is neither."""
+    """How to change a committed series: cut these ranges, then add these entries. Entries added and cut again are omitted."""
 
     __slots__ = ("added", "ranges")
 
@@ -227,7 +227,7 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
             self._undo.add(series.put_back, *gone)
 
     def _change(self, key: Slot) -> Change | None:
-        """The record of what changed in this entry, made if there is none yet."""
+        """The record of what changed in this entry, created if needed."""
         if key not in self._changes:
             if self._undo is not None:
                 self._undo.restore(self._changes, key)

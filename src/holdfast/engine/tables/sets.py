@@ -1,4 +1,4 @@
-"""Set cells: a set of stored values a key."""
+"""Set cells: a set of stored values per key."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["SetCell", "SetTable", "check_hashable"]
 
 
 class SetTable(Table):
-    """`values`: key → set of stored, never empty; `changes`: key → {value that came or went: whether it ever went}, or
-    None if the whole set is new. (1 and 1.0 are one member; which of them it is, the one that came last says.)"""
+    """`values`: key → set of stored values, never empty; `changes`: key → {value added or removed: whether it was ever
+    removed}, or None if the whole set is new. (1 and 1.0 are one member; the one added last is kept.)"""
 
     __slots__ = ()
 
@@ -47,7 +47,7 @@ class SetTable(Table):
         ]
 
     def _sorted(self, values: Iterable[Any]) -> list[Any]:
-        """In an order that does not depend on hashes, so that the same change has the same bytes in any process."""
+        """In an order that does not depend on hashes, so that the same change has the same bytes in every process."""
         coder = self.spec.coder
         return sorted(values, key=lambda stored: stored if type(stored) is Encoded else coder.encode(stored))
 
@@ -154,12 +154,12 @@ def check_hashable(value: Any, owner: str) -> None:
     if _is_unequal_to_itself(value):
         raise InputError(
             f"{owner} must be equal to itself; {value!r} (a {type(value).__name__}) is not: it would not be found again.",
-            todo="use None or a text for what is not a number",
+            todo="use None or a string instead of NaN",
         )
 
 
 def _is_unequal_to_itself(value: Any) -> bool:
-    # Python takes two tuples for equal that hold the very same NaN, so their items are looked at too.
+    # Python considers two tuples equal if they hold the very same NaN object, so their items are checked too.
     if type(value) in (tuple, frozenset):
         return any(map(_is_unequal_to_itself, value))
     return bool(value != value)

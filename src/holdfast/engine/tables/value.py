@@ -1,4 +1,4 @@
-"""Value cells: one stored value a key."""
+"""Value cells: one stored value per key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.model.state.specs import State, StateSpec, ValueState
 __all__ = ["ValueCell", "ValueTable", "value_cell"]
 
 
-# What MessagePack gives back as it was.
+# The types that MessagePack gives back unchanged.
 _NATIVE = frozenset({bool, float, int, str, type(None)})
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 
@@ -95,7 +95,7 @@ class ValueTable(Table):
 
 
 class ValueCell(Cell[ValueTable], ValueState[Any]):
-    """The hot path: one dict look-up a read, two dict stores a write."""
+    """The hot path: one dict lookup per read, two dict stores per write."""
 
     __slots__ = ()
 
@@ -117,7 +117,7 @@ class ValueCell(Cell[ValueTable], ValueState[Any]):
 
 
 class DirectValueCell(ValueCell):
-    """The same for a coder of one immutable type, whose values are never kept as bytes: two checks less for each call."""
+    """The same for a coder of one immutable type, whose values are never kept as bytes: two checks fewer per call."""
 
     __slots__ = ("_type",)
 
@@ -137,7 +137,7 @@ class DirectValueCell(ValueCell):
 
 
 class GuardedValueCell(ValueCell):
-    """The same where a call may have to be taken back."""
+    """The same where a call may have to be rolled back."""
 
     __slots__ = ()
 
@@ -156,7 +156,7 @@ class GuardedValueCell(ValueCell):
 
 
 def value_cell(spec: StateSpec[State], focus: Focus, undo: Undo | None) -> ValueCell:
-    """A value cell that remembers what it changes only if somebody asks."""
+    """A value cell; it records what it changes only if `undo` is given."""
     if undo is not None:
         return GuardedValueCell(spec, focus, undo)
     is_direct = isinstance(spec.coder, _DIRECT_CODERS)

@@ -205,13 +205,13 @@ class FieldCombineFn(CombineFn[Any, AccumulatorT, OutputT]):
 
 def _field_of(element: Any, field: str) -> Any:
     kind = type(element)
-    # A named tuple has its fields as attributes; rows, mappings and most others give them as items.
+    # A named tuple has its fields as attributes; rows, mappings and most others have them as items.
     if hasattr(kind, "__getitem__") and not hasattr(kind, "_fields"):
         try:
             return element[field]
         except (IndexError, KeyError, TypeError, ValueError):
             pass
-    # A method is no field: every tuple has a `count`.
+    # A method is not a field: every tuple has a `count`.
     if not callable(getattr(kind, field, None)):
         try:
             return getattr(element, field)

@@ -138,10 +138,10 @@ class Top(CombineFn[Any, list[Any], list[Any]]):
 
     def __init__(self, n: int, key: Callable[..., object] | None = None, reverse: bool = False) -> None:
         if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-            raise InvalidStep(type(self).__name__, [f"n must be a whole number from 1 on, but is {n!r}"])
+            raise InvalidStep(type(self).__name__, [f"n must be a whole number of at least 1, but is {n!r}"])
         foreign = None if key is None else foreign_problem(key)
         if foreign is not None or not (key is None or callable(key)):
-            reason = foreign or "give a function from an element to what it is compared by"
+            reason = foreign or "give a function from an element to the value to compare it by"
             raise InvalidStep.of(type(self).__name__, [f"key is {key!r}: {reason}"])
         self.n = n
         self.key: Any = key

@@ -10,7 +10,7 @@ _SHORT_BITS = 70
 
 
 def write_varint(number: int) -> bytes:
-    """A number that is not negative, in groups of 7 bits, lowest first; the last has no top bit."""
+    """A non-negative number, 7 bits per byte, lowest first; the last byte has no top bit."""
     if number < 0x80:
         return bytes((number,))
     if number.bit_length() <= _SHORT_BITS:
@@ -20,7 +20,7 @@ def write_varint(number: int) -> bytes:
             number >>= 7
         groups.append(number)
         return bytes(groups)
-    # Shifting a long number group by group would be quadratic.
+    # Shifting a long number byte by byte would be quadratic.
     bits = f"{number:b}"
     bits = bits.zfill((len(bits) + 6) // 7 * 7)
     long_groups = bytearray(int(bits[at : at + 7], 2) | 0x80 for at in range(len(bits) - 7, -1, -7))

@@ -59,10 +59,10 @@ class PickleCoder(BuiltinCoder[Any]):
         try:
             data = pickle.dumps(value, protocol=_PROTOCOL)
         except (pickle.PicklingError, AttributeError):
-            # In a worker, where the names of a script's classes lead nowhere.
+            # In a worker, where the names of a script's classes cannot be resolved.
             _Names(io.BytesIO(), protocol=_PROTOCOL).dump(value)
             raise
-        # It may be no more than a text among the values.
+        # It may be just a text among the values.
         if _MAIN.encode() in data:
             _Names(io.BytesIO(), protocol=_PROTOCOL).dump(value)
         return data

@@ -16,10 +16,7 @@ from holdfast.model.coders.plain_format import ATOMS, DEPTH_MAX, MISSING, PLAIN,
 
 __all__ = ["FastPrimitivesCoder", "PlainCoder", "default_coder"]
 
-_TODO = (
-    "Use RecordCoder for dataclasses, NamedTuples and msgspec structs, or your own Coder; "
-    "PickleCoder as a last resort."
-)
+_TODO = "Use RecordCoder for dataclasses, NamedTuples and msgspec structs, or your own Coder; PickleCoder as a last resort."
 _COLUMN_LAYOUTS = {bytes((tag,)) for tag in (*blocks.INTEGER_LAYOUTS, blocks.FLOATS, blocks.BOOLEANS, blocks.VALUES)}
 _IMMUTABLE_LEAVES = frozenset(extensions.LEAF_NUMBERS) - {bytearray}
 

@@ -223,13 +223,13 @@ class PlainFormat:
 
 
 def as_python_scalar(value: Any) -> Any:
-    """The Python value that a numpy scalar holds. A Misfit where there is none, as for nanoseconds."""
+    """The Python value that a numpy scalar holds. Raises a Misfit if there is none, as for nanoseconds."""
     plain = value.item() if isinstance(value, np.generic) else value
     wanted: tuple[type, ...] = (*(ATOMS - {type(None)}), complex)
     if isinstance(value, np.datetime64 | np.timedelta64):
         wanted = (date, datetime, time, timedelta)
     if type(plain) not in wanted:
-        raise Misfit(f"{value!r} of type {_qualified(type(value))} has no equal in Python", value)
+        raise Misfit(f"{value!r} of type {_qualified(type(value))} has no equivalent in Python", value)
     return plain
 
 

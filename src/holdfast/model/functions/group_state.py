@@ -114,9 +114,7 @@ class GroupState(Generic[S]):
         timer = self._timer_of(TimeDomain.REAL_TIME, "setTimeoutDuration")
         micros = _span_micros(duration)
         if micros <= 0:
-            raise GroupStateError(
-                f"A timeout cannot be set for {duration!r}.", todo="give a duration longer than zero"
-            )
+            raise GroupStateError(f"A timeout cannot be set for {duration!r}.", todo="give a duration longer than zero")
         self._set(timer, self._clocks.now + micros)
 
     def setTimeoutTimestamp(self, timestamp: When, additionalDuration: Span = 0) -> None:

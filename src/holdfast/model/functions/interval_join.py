@@ -228,7 +228,7 @@ def _bounds(within: Any, problems: list[str]) -> tuple[int, int]:
     if len(spans) != len(given):
         return 0, 0
     if not is_pair and spans[0] < 0:
-        problems.append(f"within is {within!r}; a single duration cannot be negative, only a bound of a pair (lower, upper) can.")
+        problems.append(f"within is {within!r}; a single duration cannot be negative, only a pair (lower, upper) can.")
     if is_pair and spans[0] > spans[1]:
         problems.append(f"within is {within!r}; the lower bound is above the upper one, so nothing would ever meet.")
     return (spans[0], spans[1]) if is_pair else (-spans[0], spans[0])

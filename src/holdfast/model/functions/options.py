@@ -91,4 +91,5 @@ class StepOptions:
 
 def _unknown(name: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    return f"There is no option {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}.")
+    hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}."
+    return f"There is no option {name!r}; {hint}"

@@ -1,8 +1,8 @@
-"""Timers: a function's wish to be called again at a time, for the same key and window.
+"""Timers: they call a function back at a given time, for the same key and window.
 
 A timer is identified by (timer name, tag, key, window); setting it again moves it. It fires once its clock has
-reached the time asked for (inclusive); a time in the past fires in the same bundle. Timers of one key fire in
-ascending order of time, and those that a callback sets fire in the same go when they are due.
+reached the given time (inclusive); a time in the past fires in the same bundle. Timers of one key fire in
+ascending order of time, and those that a callback sets fire in the same bundle if they are due.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MARK = "__holdfast_timers__"
 
 
 class TimeDomain(enum.Enum):
-    """The clock that a timer goes by."""
+    """The clock that a timer follows."""
 
     WATERMARK = "watermark"
     """Event time: the watermark, the time before which no more input is expected."""
@@ -32,21 +32,21 @@ class TimeDomain(enum.Enum):
 
 
 class Timer(abc.ABC):
-    """A live timer, bound by the engine to the key and window of the present call."""
+    """A live timer, bound by the engine to the key and window of the current call."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def set(self, timestamp: Timestamp | int | float, dynamic_timer_tag: str = "") -> None:
-        """Asks to be called at an absolute time (seconds or a Timestamp), in either domain. The last set wins."""
+        """Sets the timer to an absolute time (seconds or a Timestamp), in either domain. The last call wins."""
 
     @abc.abstractmethod
     def clear(self, dynamic_timer_tag: str = "") -> None:
-        """Takes the wish back; a timer that is not set is no error."""
+        """Cancels the timer; no error if it is not set."""
 
 
 class TimerSpec:
-    """The declaration of a timer. Compared by identity; within a step the names are unique."""
+    """The declaration of a timer. Specs are compared by identity; within a step their names are unique."""
 
     def __init__(self, name: str, time_domain: TimeDomain = TimeDomain.WATERMARK) -> None:
         self.name = name
@@ -54,8 +54,8 @@ class TimerSpec:
         problems = [*self._problems()]
         if problems:
             raise InvalidStep.of("TimerSpec", problems)
-        # Where @on_timer was written for this spec, as (module, qualified name): it tells a callback that has been
-        # overwritten from one that never was.
+        # Where @on_timer was written for this spec, as (module, qualified name): it distinguishes a callback that was
+        # overwritten from one that never existed.
         self.decorated: list[tuple[str, str]] = []
 
     def _problems(self) -> Iterator[str]:
@@ -68,7 +68,7 @@ class TimerSpec:
             )
 
     def describe(self) -> dict[str, object]:
-        """What a manifest records of this timer."""
+        """What a manifest records about this timer."""
         return {"name": self.name, "time_domain": self.time_domain.value}
 
     def __repr__(self) -> str:
@@ -76,10 +76,10 @@ class TimerSpec:
 
 
 def on_timer(spec: TimerSpec) -> Callable[[F], F]:
-    """Makes a method the callback of a timer. May be stacked: then several timers call the one method."""
+    """Makes a method the callback of a timer. May be stacked, so that several timers call one method."""
 
     def decorate(method: F) -> F:
-        # Kept even if it is no TimerSpec: the step's validation says so, together with all else it finds.
+        # Kept even if it is not a TimerSpec: the step's validation reports that, with everything else it finds.
         setattr(method, _MARK, (*getattr(method, _MARK, ()), spec))
         if isinstance(spec, TimerSpec):
             spec.decorated.append((method.__module__, method.__qualname__))

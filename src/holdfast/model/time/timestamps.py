@@ -1,8 +1,8 @@
 """Points in event time and spans between them, to the microsecond.
 
 A plain number always means seconds. A float is rounded to the nearest microsecond. Both classes are
-immutable, equal to the plain number of seconds they stand for, and hash like it: `Timestamp(5)` finds what is
-filed under 5.
+immutable, equal to the plain number of seconds they stand for, and hash like it: as a dict key, `Timestamp(5)`
+is the same as 5.
 
 Invariant: a `Timestamp` lies between `MIN_TIMESTAMP` and `MAX_TIMESTAMP`. A `Duration` has no bounds, because
 the span between those two does not fit in 64 bits.
@@ -39,9 +39,9 @@ Self = TypeVar("Self", bound="_Seconds")
 
 
 class _Seconds:
-    """A whole number of microseconds that behaves as a number of seconds.
+    """A whole number of microseconds that behaves like a number of seconds.
 
-    Ordered against its own kind and plain numbers only: a `Timestamp` and a `Duration` are never equal.
+    Compares only with its own kind and plain numbers: a `Timestamp` and a `Duration` are never equal.
     """
 
     __slots__ = ("micros",)
@@ -49,7 +49,7 @@ class _Seconds:
 
     @classmethod
     def _of_micros(cls: type[Self], micros: int) -> Self:
-        """Makes one from an int that is known to be in range: no checks."""
+        """Makes one from an int known to be in range, without checks."""
         made = _new(cls)
         _set_micros(made, micros)
         return made
@@ -124,7 +124,7 @@ class _Seconds:
         return f"{sign}{seconds}.{rest:06d}".rstrip("0") if rest else f"{sign}{seconds}"
 
 
-# Writing through the slot passes by `__setattr__`, which refuses everybody else.
+# Writing through the slot bypasses `__setattr__`, which always refuses.
 _set_micros = _Seconds.__dict__["micros"].__set__
 _new = object.__new__
 
@@ -133,7 +133,7 @@ class Timestamp(_Seconds):
     """A point in event time: `Timestamp(seconds=0, micros=0)`, counted from 1970-01-01T00:00:00Z.
 
     Adding or subtracting takes a `Duration`, a `timedelta` or a number of seconds; the difference of two
-    timestamps is a `Duration`. What would lie beyond `MIN_TIMESTAMP` or `MAX_TIMESTAMP` is a `TimeError`.
+    timestamps is a `Duration`. A result beyond `MIN_TIMESTAMP` or `MAX_TIMESTAMP` is a `TimeError`.
     """
 
     __slots__ = ()
@@ -147,7 +147,7 @@ class Timestamp(_Seconds):
 
     @classmethod
     def of(cls, when: Timestamp | float | Decimal | datetime) -> Timestamp:
-        """A timestamp as it is, a number of seconds, or a datetime that has a time zone."""
+        """Takes a Timestamp, a number of seconds, or a datetime with a time zone."""
         if isinstance(when, Timestamp):
             return when
         if isinstance(when, datetime):
@@ -163,13 +163,13 @@ class Timestamp(_Seconds):
 
     @classmethod
     def now(cls) -> Timestamp:
-        """The time of the bundle that is running, so that a replay sees the same; else of this machine's clock."""
+        """The time of the running bundle, so that a replay sees the same; outside a bundle, this machine's clock."""
         running = current_time_micros()
         return cls._of_micros(time.time_ns() // 1000 if running is None else running)
 
     @classmethod
     def from_utc_datetime(cls, when: datetime) -> Timestamp:
-        """The time of a datetime that has a time zone, whichever it is."""
+        """The timestamp of a datetime with a time zone, whichever it is."""
         return cls._of_micros(datetime_micros(when))
 
     def to_utc_datetime(self, has_tz: bool = False) -> datetime:
@@ -232,7 +232,7 @@ class Duration(_Seconds):
 
     @classmethod
     def of(cls, span: Duration | float | Decimal | timedelta | str) -> Duration:
-        """A duration as it is, a number of seconds, a timedelta, or a text: `"1 day 2 hours"`, `"90s"`."""
+        """Takes a Duration, a number of seconds, a timedelta, or a text: `"1 day 2 hours"`, `"90s"`."""
         if isinstance(span, Duration):
             return span
         if isinstance(span, timedelta):
@@ -282,7 +282,7 @@ class Duration(_Seconds):
 
 
 def _comparable(micros: int, other: object) -> tuple[float, float] | None:
-    """The two sides in one unit. Against a float, what counts is the float nearest to our own value."""
+    """Both sides in one unit. A float is compared with the float nearest to our own value."""
     if isinstance(other, (int, numbers.Integral)):
         return micros, int(other) * SECOND
     if isinstance(other, (float, numbers.Real)):

@@ -1,6 +1,6 @@
-"""From what users write for a time (numbers, decimals, datetimes, texts) to whole microseconds.
+"""Converts what users write for a time (numbers, decimals, datetimes, texts) to whole microseconds.
 
-Invariant: every function gives an exact int, rounded at most once, or raises a `TimeError`.
+Invariant: every function returns an exact int, rounded at most once, or raises a `TimeError`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def in_range(micros: int) -> int:
-    """The same microseconds, if a timestamp can have them."""
+    """Returns the microseconds unchanged, if they are in the range of timestamps."""
     if MIN_MICROS <= micros <= MAX_MICROS:
         return micros
     raise TimeError(
@@ -47,7 +47,7 @@ def in_range(micros: int) -> int:
 
 
 def number_micros(number: Any, scale: int, kind: str) -> int:
-    """The microseconds of a number that counts `scale` microseconds each; `kind` is what the error names."""
+    """The microseconds of a number whose unit is `scale` microseconds; `kind` is named in errors."""
     if isinstance(number, (int, numbers.Integral)):
         return int(number) * scale
     if isinstance(number, (float, numbers.Real)):
@@ -55,7 +55,7 @@ def number_micros(number: Any, scale: int, kind: str) -> int:
         if not math.isfinite(exact):
             raise TimeError(f"A {kind} cannot be made of {exact}.")
         product = exact * scale
-        # Near the end of the floats the product overflows, which int arithmetic does not.
+        # Near the largest float the product overflows, which int arithmetic does not.
         return round(product) if math.isfinite(product) else round(exact) * scale
     raise TimeError(
         f"A {kind} cannot be made of {number!r}, a {type(number).__name__}.",
@@ -64,7 +64,7 @@ def number_micros(number: Any, scale: int, kind: str) -> int:
 
 
 def decimal_micros(seconds: Decimal) -> int:
-    # The longest timestamp has 13 digits of seconds; what is a million times longer is a mistake.
+    # The largest timestamp has 13 digits of seconds; anything a million times larger is a mistake.
     if not seconds.is_finite() or abs(seconds) > Decimal("1e19"):
         raise TimeError(f"A time cannot be made of {seconds} seconds.")
     with localcontext() as context:
@@ -75,7 +75,7 @@ def decimal_micros(seconds: Decimal) -> int:
 def datetime_micros(when: datetime) -> int:
     if when.utcoffset() is None:
         raise TimeError(
-            f"A timestamp cannot be made of {when!r}: without a time zone it is no point in time.",
+            f"A timestamp cannot be made of {when!r}: without a time zone it is not a point in time.",
             todo="Make it aware, for example with when.replace(tzinfo=datetime.timezone.utc).",
         )
     return int((when - _EPOCH) // ONE_MICRO)
@@ -121,7 +121,7 @@ _UNIT_MICROS = {name: micros for micros, names in _UNITS.items() for name in nam
 
 
 def text_micros(text: str) -> int:
-    """The sum of the terms of a text such as `1 day 2 hours`, `1h30m` or `0.5 s`."""
+    """The sum of the terms in a text such as `1 day 2 hours`, `1h30m` or `0.5 s`."""
     total, position, lowered = Decimal(0), 0, text.lower()
     while position < len(lowered):
         term = _TERM.match(lowered, position)
