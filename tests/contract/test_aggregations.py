@@ -424,7 +424,7 @@ class TestRefusals:
     def test_a_trigger_for_a_dofn(self, run):
         with pytest.raises(InvalidStep, match="A trigger says when an aggregation gives its results"):
             run(Passes(), TestStream(), trigger=Repeatedly(AfterCount(1)), accumulation_mode="discarding")
-        with pytest.raises(InvalidStep, match="leave trigger and accumulation_mode out"):
+        with pytest.raises(InvalidStep, match="leave out trigger and accumulation_mode"):
             run(Passes(), TestStream(), accumulation_mode="discarding")
 
     def test_what_is_for_dofns_only(self, run):

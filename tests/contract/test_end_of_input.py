@@ -119,7 +119,7 @@ class Endless(DoFn):
 
 
 def test_an_endless_loop_at_the_end_is_an_error_and_not_a_hang(run):
-    with pytest.raises(TimeError, match=r"'tick'.*without end.*end of the input"):
+    with pytest.raises(TimeError, match=r"'tick' keeps setting itself again.*end of the input"):
         run(Endless(), TestStream().add_elements([("k", 1)]).advance_watermark_to_infinity())
 
 

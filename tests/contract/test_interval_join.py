@@ -131,7 +131,7 @@ def test_rows_far_apart_in_one_key(run):
 
 
 def test_what_is_no_row_of_a_side(run):
-    with pytest.raises(hf.InputError, match="say of which side"):
+    with pytest.raises(hf.InputError, match="name the side of the row"):
         run(IntervalJoin(10), TestStream().add_elements([("k", "row")]))
     results = run(IntervalJoin(10), TestStream().add_elements([("k", ("middle", 1))]), on_error="dead_letter")
     assert [letter.value for letter in results.tagged("dead_letter")] == [("middle", 1)]

@@ -313,7 +313,7 @@ class TestRefusals:
         assert sum(results(out)) == 3
 
     def test_nothing_for_the_late_elements_that_are_allowed(self, run):
-        with pytest.raises(InvalidStep, match=r"say late=AfterCount\(1\)"):
+        with pytest.raises(InvalidStep, match=r"add late=AfterCount\(1\)"):
             run(CombinePerKey(sum), TestStream(), **discarding(AfterWatermark(early=AfterCount(1)), allowed_lateness=5))
 
     def test_a_trigger_without_a_mode(self, run):
@@ -338,9 +338,9 @@ class TestRefusals:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: AfterCount(0), "from 1 on"),
-        (lambda: AfterCount(True), "from 1 on"),
-        (lambda: AfterCount(2.5), "from 1 on"),
+        (lambda: AfterCount(0), "of at least 1"),
+        (lambda: AfterCount(True), "of at least 1"),
+        (lambda: AfterCount(2.5), "of at least 1"),
         (lambda: AfterProcessingTime(-1), "cannot be negative"),
         (lambda: Repeatedly(3), "Repeatedly takes triggers"),
         (lambda: AfterWatermark(early=AfterCount), "not the class AfterCount"),

@@ -205,7 +205,7 @@ def test_a_bundle_sweeps_only_so_many(run):
 @pytest.mark.parametrize(
     ("ttl", "says"),
     [
-        (-1, "longer than nothing"),
+        (-1, "longer than zero"),
         ("soon", "not a duration"),
     ],
 )

@@ -62,7 +62,7 @@ class TestWhatCannotBeSent:
             stream.flat_map_groups_with_state(count, "k string, n int")
         told = str(raised.value)
         assert "spark (a variable around count) is a pyspark." in told
-        assert "there on the driver only" in told
+        assert "exists only on the driver" in told
 
     def test_of_a_side_input(self, stream):
         with pytest.raises(hf.InvalidStep) as raised:
@@ -110,7 +110,7 @@ def told(tmp_path_factory):
 
 class TestPicklesOfTheScript:
     def test_are_refused_by_the_worker_in_our_words(self, told):
-        assert "the class Model is of the script itself, which no worker can import" in told[0]
+        assert "the class Model is defined in the script itself, which no worker can import" in told[0]
         assert "Use CloudpickleCoder()" in told[0]
 
     def test_cloudpickle_needs_no_package_and_knows_the_class_again(self, told):

@@ -106,7 +106,7 @@ def test_a_job_says_what_is_different(feed, tmp_path, capsys):
     job(Euros()).run()
     said = capsys.readouterr().err
     assert "the cell 'euros' was called 'total'" in said
-    assert "the cell 'seen' is not declared any more; its state is kept" in said
+    assert "the cell 'seen' is no longer declared; its state is kept" in said
 
 
 @pytest.mark.parametrize("backend", ["heap", "disk"])

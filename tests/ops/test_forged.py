@@ -217,9 +217,9 @@ def test_a_plan_outside_of_the_savepoint(savepoint, tmp_path):
     (tmp_path / ".bashrc").write_text("mine")
     put(tmp_path / "savepoint" / "offsets" / "x", b"theirs")
     forge_savepoint(savepoint, lambda content: {**content, "planned_batch": "../../.bashrc"})
-    with pytest.raises(CorruptState, match="has not the form"):
+    with pytest.raises(CorruptState, match="does not have the expected form"):
         savepoint_verify(None, str(savepoint))
-    with pytest.raises(CorruptState, match="has not the form"):
+    with pytest.raises(CorruptState, match="does not have the expected form"):
         savepoint_restore(None, str(savepoint), str(tmp_path / "new"))
     assert (tmp_path / ".bashrc").read_text() == "mine"
 

@@ -133,7 +133,7 @@ def test_the_state_of_another_step(spark, tmp_path):
     manifest = checkpoint / "holdfast" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"mine"', '"other"'))
     jobs.add_file(source, 1, [("a", 1)])
-    with pytest.raises(StateConflict, match="'other' has found the state of the step 'mine' in its place"):
+    with pytest.raises(StateConflict, match="'other' found the state of the step 'mine' where its own should be"):
         jobs.make_job(spark, source, str(checkpoint), trigger="available now", step="other").run()
     found = checkpoint_verify(spark, str(checkpoint))
     assert [problem.path for problem in found.problems] == [str(checkpoint / "state" / "0")]

@@ -135,7 +135,7 @@ def test_no_flipped_bit_of_a_blob_goes_unnoticed(blob):
 
 def test_a_whole_blob_of_an_unknown_kind_is_refused():
     blob, _ = write_blob(9, 7, PARENT, SECTIONS)
-    with pytest.raises(CorruptState, match="unknown kind, 9"):
+    with pytest.raises(CorruptState, match="its kind, 9, is unknown"):
         read_blob(blob, "d7")
 
 

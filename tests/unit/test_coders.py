@@ -646,7 +646,7 @@ class TestPicklesOfTheScriptItself:
     )
     def test_are_refused(self, model: type, hidden: Callable[[Any], Any]) -> None:
         with pytest.raises(
-            CoderError, match="the class Model is of the script itself, which no worker can import"
+            CoderError, match="the class Model is defined in the script itself, which no worker can import"
         ) as raised:
             PickleCoder().encode(hidden(model))
         assert "CloudpickleCoder()" in str(raised.value)
@@ -654,7 +654,7 @@ class TestPicklesOfTheScriptItself:
 
     def test_are_refused_in_a_worker_with_the_same_words(self, model: type, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delattr(sys.modules["__main__"], "Model")
-        with pytest.raises(CoderError, match="the class Model is of the script itself, which no worker can import"):
+        with pytest.raises(CoderError, match="the class Model is defined in the script itself, which no worker can import"):
             PickleCoder().encode(model())
 
     def test_cloudpickle_takes_them(self, model: type) -> None:

@@ -51,7 +51,7 @@ def test_a_small_blob_that_would_become_a_large_one_is_refused_before_it_does():
     assert len(bomb) < 64 * 1024
 
     def read() -> None:
-        with pytest.raises(CorruptState, match=r"are to become 104,857,600, more than any"):
+        with pytest.raises(CorruptState, match=r"claim to expand to 104,857,600, more than any"):
             read_blob(bomb, "d1")
 
     assert peak_of(read) < 2**20
@@ -60,7 +60,7 @@ def test_a_small_blob_that_would_become_a_large_one_is_refused_before_it_does():
 def test_a_body_that_does_not_say_how_large_it_is_is_refused():
     untold = zstandard.ZstdCompressor(write_content_size=False).compress(ormsgpack.packb([]) * 2000)
     for function in (lambda: read_blob(forged(untold), "d1"), lambda: plain_size(forged(untold), "d1")):
-        with pytest.raises(CorruptState, match="'d1' is damaged: its body does not say how large it is"):
+        with pytest.raises(CorruptState, match="'d1' is damaged: its body does not state its size"):
             function()
 
 
@@ -112,7 +112,7 @@ def test_a_section_with_a_field_of_another_type_is_refused(place, value):
     if type(value) is type(FIELDS[place]) and value in ([], "text", b"bytes", 7):
         assert read_blob(blob, "d1").sections == [Section(*section)]
         return
-    with pytest.raises(CorruptState, match="section 0 of its body has a field of another type"):
+    with pytest.raises(CorruptState, match="section 0 of its body has a field of the wrong type"):
         read_blob(blob, "d1")
 
 

@@ -76,17 +76,17 @@ class TestMisuse:
     @pytest.mark.parametrize(
         ("timeout", "call", "says"),
         [
-            (None, lambda state: state.get, "the key has none"),
+            (None, lambda state: state.get, "found no value for the key"),
             (None, lambda state: state.update(None), "state.update was given None"),
             (
                 None,
                 lambda state: state.setTimeoutDuration(5),
-                "needs the timeout 'processing_time', and this step has 'none'",
+                "needs the timeout 'processing_time', but this step has 'none'",
             ),
-            (None, lambda state: state.setTimeoutTimestamp(5), "needs the timeout 'event_time', and this step has 'none'"),
+            (None, lambda state: state.setTimeoutTimestamp(5), "needs the timeout 'event_time', but this step has 'none'"),
             ("event_time", lambda state: state.setTimeoutDuration(5), "needs the timeout 'processing_time'"),
             ("processing_time", lambda state: state.setTimeoutTimestamp(5), "needs the timeout 'event_time'"),
-            ("processing_time", lambda state: state.setTimeoutDuration(0), "A timeout cannot be after 0"),
+            ("processing_time", lambda state: state.setTimeoutDuration(0), "A timeout cannot be set for 0"),
             ("processing_time", lambda state: state.setTimeoutDuration(1.5), "A duration cannot be made of 1.5"),
             ("processing_time", lambda state: state.setTimeoutDuration(True), "A duration cannot be made of True"),
             ("event_time", lambda state: state.setTimeoutTimestamp(0), "not after 1970"),

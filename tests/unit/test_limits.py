@@ -34,7 +34,7 @@ class TestValidation:
         ]
 
     def test_limits_that_limit_nothing(self):
-        with pytest.raises(hf.InvalidStep, match="The limits limit nothing: give one of max_keys, max_bytes"):
+        with pytest.raises(hf.InvalidStep, match="The limits are empty: give one of max_keys, max_bytes"):
             run(Count(), TestStream(), limits=hf.Limits(policy="evict_lru"))
 
     @pytest.mark.parametrize(("given", "says"), [(100, "limits is 100"), (hf.Limits, "limits is the class Limits")])

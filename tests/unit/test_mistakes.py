@@ -105,7 +105,7 @@ class TestChoices:
             (lambda: hf.Ttl(1, expired="sometimes"), "expired is 'sometimes'; it can be 'never' or 'until_cleaned'."),
             (lambda: hf.Ttl(1, time="EventTime"), "it can be 'processing' or 'event'. EventTime is time='event'"),
             (lambda: hf.Ttl("soon"), "its time to live is not a duration"),
-            (lambda: hf.Ttl(0), "it must be longer than nothing"),
+            (lambda: hf.Ttl(0), "it must be longer than zero"),
             (lambda: hf.Limits(max_keys=1, policy="lru"), "it can be 'fail', 'evict_lru', 'evict_oldest', 'over_limit'."),
             (lambda: hf.TimerSpec("t", "watermark"), "use TimeDomain.WATERMARK or TimeDomain.REAL_TIME."),
             (lambda: hf.Upgrade(5), "its upgrade is 5; give a function from an old value to a new one."),
@@ -124,7 +124,7 @@ class TestChoices:
 
     @pytest.mark.parametrize(
         ("given", "says"),
-        [({"ttl": "soon"}, "is not a duration"), ({"upgrade": 5}, "its upgrade is 5"), ({"ttl": -1}, "longer than nothing")],
+        [({"ttl": "soon"}, "is not a duration"), ({"upgrade": 5}, "its upgrade is 5"), ({"ttl": -1}, "longer than zero")],
     )
     def test_a_spec_tells_it_with_all_else_and_names_the_cell(self, given, says):
         class Wrong(hf.DoFn):

@@ -125,7 +125,7 @@ def test_the_name_of_a_place_is_its_own_and_fit_for_files_and_tables():
         (5, r"backend is 5; it can be .* an object with a name and make\(layout, place\)"),
         (None, "backend is None"),
         (MyHeap, r"backend is the class MyHeap; give an instance, MyHeap\(\.\.\.\)"),
-        (type("Unnamed", (MyHeap,), {"name": ""})(), "the backend .* is ''; it must be a text"),
+        (type("Unnamed", (MyHeap,), {"name": ""})(), "the backend .* is ''; it must be a string"),
         (type("Taken", (MyHeap,), {"name": "disk"})(), "is 'disk', which is one of Holdfast's own"),
         (type("Odd", (MyHeap,), {"make": lambda self, layout: None})(), r"must take two arguments: make\(layout, place\)"),
     ],
@@ -375,7 +375,7 @@ def test_a_cell_can_be_added_but_not_renamed(tmp_path):
     backend = SqliteBackend(str(tmp_path))
     first = run(Count(), elements("a"), backend=backend, name="step")
     assert run(More(), elements("a"), backend=backend, name="step", start_from=first).values == [("a", 2)]
-    with pytest.raises(StateConflict, match="in the backend 'sqlite', which keeps it in a way of its own"):
+    with pytest.raises(StateConflict, match="in the backend 'sqlite', which has its own format"):
         run(Renamed(), elements("a"), backend=backend, name="step", start_from=first)
 
 

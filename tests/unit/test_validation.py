@@ -141,7 +141,7 @@ class TestWrongKind:
             def process(self, element, thing=param(spec)):
                 pass
 
-        assert f"{param.__name__}({spec!r}) as 'thing': that is no" in only_problem(Fn())
+        assert f"{param.__name__}({spec!r}) as 'thing': that is not a" in only_problem(Fn())
 
     def test_a_class_in_place_of_a_spec(self):
         class Fn(DoFn):
@@ -355,7 +355,7 @@ class TestParameters:
                 pass
 
         assert sorted(problems(Fn())) == sorted(
-            f"{method} asks for DoFn.{param} as {name!r}, which it cannot be given there."
+            f"{method} asks for DoFn.{param} as {name!r}, which is not available there."
             for method, param, name in [
                 ("setup", "StateParam", "cell"),
                 ("start_bundle", "TimestampParam", "time"),
@@ -376,7 +376,7 @@ class TestParameters:
             def process(self, element):
                 pass
 
-        assert only_problem(Fn()) == "setup has a parameter 'connection' for which there is nothing to give it."
+        assert only_problem(Fn()) == "setup has a parameter 'connection', but nothing can be passed to it there."
 
 
 class TestCallbacks:
@@ -540,7 +540,7 @@ class TestSpecs:
             (lambda: SetStateSpec(None), "A set cell needs a name that is a non-empty string, not None."),
             (
                 lambda: ValueStateSpec("~seen"),
-                "The cell name '~seen' begins with '~', which is kept for Holdfast's own cells.",
+                "The cell name '~seen' begins with '~', which is reserved for Holdfast's own cells.",
             ),
             (
                 lambda: ValueStateSpec("cell", VarIntCoder),

@@ -1,8 +1,8 @@
 """The runner of a grouping that keeps whole windows: all keys of a window give their results together.
 
-A bundle is: the watermark that lateness is judged by passes the existing windows; elements are assigned to windows; those for
-a window that has already given its result, within the allowed lateness, make it give another; then the watermark advances, if
-it has moved. No timers, no calls for single keys: a window is a table, and a result is a column of it.
+A bundle is: the watermark that lateness is judged by passes the existing windows; elements are assigned to windows; those
+for a window that has already given its result, within the allowed lateness, make it give another; then the watermark
+advances, if it has moved. No timers, no calls for single keys: a window is a table, and a result is a column of it.
 """
 
 from __future__ import annotations

@@ -179,7 +179,8 @@ def read_group(blobs: Blobs, *, trust_pickle: bool = False) -> StoredGroup:
     manifest = read_manifest(stored)
     if manifest["backend"] not in LOG_BACKENDS:
         raise CheckpointError(
-            f"The state of the step {manifest['name']!r} is in the backend {manifest['backend']!r}, which has its own format.",
+            f"The state of the step {manifest['name']!r} is in the backend {manifest['backend']!r}, which has its own "
+            "format.",
             todo="read it with that backend's own tools",
         )
     layout = StoredLayout(manifest, trust_pickle=trust_pickle)

@@ -63,7 +63,7 @@ _SERIES_BYTES = sys.getsizeof(Series())
 
 
 class Change:
-    """How to change a committed series: cut these ranges, then add these entries. Entries added and cut again are omitted."""
+    """How to change a committed series: cut these ranges, then add these entries. Entries added and then cut are omitted."""
 
     __slots__ = ("added", "ranges")
 

@@ -1,8 +1,8 @@
 """A grouping with any windows and any trigger, as a function with cells and timers.
 
 All state of a key lives in the global window: the cell `panes` maps each of its windows to a `Pane`, and each column has a
-map cell with the accumulators (or, where values are listed, chunks of them). Each window has an event timer for the next time
-at which the watermark matters to it, and a clock timer for the next time its trigger must be checked.
+map cell with the accumulators (or, where values are listed, chunks of them). Each window has an event timer for when the
+watermark next matters to it, and a clock timer for when its trigger must next be checked.
 
 What a bundle does for a key: first the watermark that lateness is judged by passes the existing windows; then all elements
 are assigned to windows, and windows are merged; then each window that received something is offered to its trigger, once. So
