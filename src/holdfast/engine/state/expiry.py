@@ -31,7 +31,7 @@ _PLACE_BYTES = sys.getsizeof((b"", 0)) + sys.getsizeof(2**50)
 
 
 class Piece(NamedTuple):
-    """Keys of which one cell may have expired, in the order of removal: a lump, or as much of it as fits."""
+    """Keys whose cell may have expired, in the order of removal: a lump, or as much of it as fits."""
 
     time: int
     """Of the lump."""

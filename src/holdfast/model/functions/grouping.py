@@ -211,7 +211,7 @@ def trigger_problems(trigger: Any, mode: Any, lateness: int) -> Iterator[str]:
     reason = trigger.finishes(lateness)
     if reason is not None:
         yield (
-            f"The trigger is unsafe: {reason}, and what came after that would be lost. Wrap it in Repeatedly(...), or use "
+            f"The trigger is unsafe: {reason}. Later elements would be lost: wrap it in Repeatedly(...), or use "
             "AfterWatermark(early=..., late=...)."
         )
 
