@@ -487,7 +487,7 @@ def test_what_is_kept_is_within_the_limits(case, limits):
         assert limits.max_bytes is None or ledger.total <= limits.max_bytes
         assert all(size <= (limits.max_bytes_per_key or size) for size in ledger.sizes.values())
     for window in state.windows.values():
-        bag = window.tables[state.layout.places["all"]]
+        bag = window.tables[state.layout.positions["all"]]
         assert all(len(entry) <= limits.max_bag_size for entry in bag.values.values())
 
 

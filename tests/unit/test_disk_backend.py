@@ -94,7 +94,7 @@ class Rig:
         def watched(*arguments: Any) -> Any:
             for part in parts(self.backend, *arguments):
                 keys = {slot for window in part.state.windows.values() for slot in window.slots()}
-                self.parts.append((len(keys), -1 if part.places is None else len(part.places)))
+                self.parts.append((len(keys), -1 if part.positions is None else len(part.positions)))
                 yield part
 
         self.backend.parts = watched

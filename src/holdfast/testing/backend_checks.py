@@ -314,7 +314,7 @@ def _parts(factory: BackendFactory) -> None:
         worker.backend.open(group.store)
         places: list[int] = []
         for part in worker.parts(batch):
-            taken: Sequence[int] = range(len(batch.elements)) if part.places is None else part.places
+            taken: Sequence[int] = range(len(batch.elements)) if part.positions is None else part.positions
             places += taken
             held = {slot for window in part.state.windows.values() for slot in window.slots()}
             wanted = {batch.elements[place][0] for place in taken}

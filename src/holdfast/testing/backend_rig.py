@@ -122,7 +122,7 @@ class Worker:
         elements, clocks = self._elements(batch), self._group.clocks(batch)
         for part in self.backend.parts(elements.slots, clocks, self.runner):
             yield part
-            self.runner.run(part.state, elements if part.places is None else elements.take(part.places), clocks, 0)
+            self.runner.run(part.state, elements if part.positions is None else elements.take(part.positions), clocks, 0)
 
     def due(self) -> Due:
         return self.backend.next_due(self.runner)

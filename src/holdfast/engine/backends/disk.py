@@ -87,14 +87,14 @@ class DiskBackend:
             yield from self._parts(slots, clocks, runner)
 
     def _parts(self, slots: Sequence[Slot], clocks: BundleClocks, runner: Schedule) -> Iterator[Part]:
-        places: dict[bytes, list[int]] = {}
-        for place, data in enumerate(map(slot_to_bytes, slots)):
-            places.setdefault(data, []).append(place)
-        names = list(places)
+        positions: dict[bytes, list[int]] = {}
+        for position, data in enumerate(map(slot_to_bytes, slots)):
+            positions.setdefault(data, []).append(position)
+        names = list(positions)
         for first in range(0, len(names), self._part_keys):
             chunk = names[first : first + self._part_keys]
-            yield from self._part(chunk, sorted(place for name in chunk for place in places[name]))
-        for chunk in self._due_chunks(clocks, runner, places):
+            yield from self._part(chunk, sorted(position for name in chunk for position in positions[name]))
+        for chunk in self._due_chunks(clocks, runner, positions):
             yield from self._part(chunk, [])
         for chunk in self._due.expired(clocks, sweep_budget(len(slots))):
             yield from self._part(chunk, [], sweep=len(chunk) * len(self._layout.stamps))
@@ -249,11 +249,11 @@ class DiskBackend:
 
     # Parts.
 
-    def _part(self, names: list[bytes], places: list[int], sweep: int = 0) -> Iterator[Part]:
+    def _part(self, names: list[bytes], positions: list[int], sweep: int = 0) -> Iterator[Part]:
         state, before = self._load(names)
         state.reindex()
         state.ledger = self._ledger
-        yield Part(state, places, sweep)
+        yield Part(state, positions, sweep)
         touched = {(w.data, slot) for w in state.windows.values() for table in w.tables for slot in table.changes}
         for data in state.dropped:
             gone = [slot for window, slot in before if window == data]

@@ -58,8 +58,8 @@ class KeyRows:
             for name, window, data in self._file.sql(_WANTED):
                 slot = slot_from_bytes(name)
                 tables = state.window_of(window).tables
-                for place, packed in ormsgpack.unpackb(data, option=ormsgpack.OPT_NON_STR_KEYS).items():
-                    tables[place].values[slot] = tables[place].unpack(packed)
+                for position, packed in ormsgpack.unpackb(data, option=ormsgpack.OPT_NON_STR_KEYS).items():
+                    tables[position].values[slot] = tables[position].unpack(packed)
                 before[window, slot] = None
         except (CoderError, ValueError, TypeError, AttributeError, LookupError) as error:
             raise DamagedFile(f"one of its rows makes no sense: {error}") from error
@@ -127,4 +127,4 @@ class KeyRows:
 
 
 def _packed(window: WindowState, slot: Slot) -> dict[int, Any]:
-    return {place: table.pack(table.values[slot]) for place, table in enumerate(window.tables) if slot in table.values}
+    return {position: table.pack(table.values[slot]) for position, table in enumerate(window.tables) if slot in table.values}

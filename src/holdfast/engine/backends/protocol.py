@@ -69,7 +69,7 @@ class Part(NamedTuple):
     """Some keys of a key group, and which of the bundle's elements are theirs."""
 
     state: KeyGroupState
-    places: Sequence[int] | None
+    positions: Sequence[int] | None
     """The positions of the elements in the bundle, in order; None: all of them."""
     sweep: int
     """How many expired cells may be removed from it."""

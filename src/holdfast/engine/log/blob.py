@@ -153,9 +153,9 @@ def _sections(body: bytes, flags: int, name: str) -> list[Section]:
         sections = [Section(*section) for section in unpack(body)]
     except (zstandard.ZstdError, TypeError, ValueError) as error:
         raise _corrupt(name, f"its body is not a list of sections ({error})") from None
-    for place, section in enumerate(sections):
+    for position, section in enumerate(sections):
         if not _is_typed(section):
-            raise _corrupt(name, f"section {place} of its body has a field of the wrong type")
+            raise _corrupt(name, f"section {position} of its body has a field of the wrong type")
     return sections
 
 

@@ -93,13 +93,13 @@ def _apply(state: KeyGroupState, section: Section, name: str) -> None:
         if section.window in state.windows:
             state.windows[section.window].forget(decode_slots(section.keys))
         return
-    place = state.layout.places.get(section.cell)
-    if place is None and section.cell.startswith("~"):
+    position = state.layout.positions.get(section.cell)
+    if position is None and section.cell.startswith("~"):
         # It belongs to a timer, a TTL or a callback that the step no longer has.
         return
-    if place is None:
+    if position is None:
         conflict = undeclared(section.cell, state.layout)
         conflict.detail = f"It was found in the blob {name!r}."
         raise conflict
-    table = state.window_of(section.window).tables[place]
+    table = state.window_of(section.window).tables[position]
     table.apply(Rows(section.operation, decode_slots(section.keys), section.columns))

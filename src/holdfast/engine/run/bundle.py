@@ -34,8 +34,8 @@ def run_bundle(
             problem = f"The backend {type(backend).__name__} has no limit(), so the step cannot have limits."
             raise InvalidStep(runner.step.name, [problem])
         limiter.begin()
-    for state, places, sweep in backend.parts(intake.slots, clocks, runner):
-        taken = intake if places is None else intake.take(places)
+    for state, positions, sweep in backend.parts(intake.slots, clocks, runner):
+        taken = intake if positions is None else intake.take(positions)
         runner.run(state, taken, clocks, batch)
         collect()
         if sweep:

@@ -91,8 +91,8 @@ class Firing:
         """Keeps elements until the watermark has passed them; those that arrive after that are late."""
         elements = assigned.elements
         windows = assigned.windows
-        for place, (slot, pair, time) in enumerate(zip(*elements, strict=True)):
-            window = windows if isinstance(windows, WindowState) else windows[place]
+        for position, (slot, pair, time) in enumerate(zip(*elements, strict=True)):
+            window = windows if isinstance(windows, WindowState) else windows[position]
             if time + self._lateness < watermark:
                 self._runner.late(pair, time, window.window)
                 continue
@@ -214,11 +214,11 @@ class Firing:
 
     def _in_order(self, window: WindowState) -> list[tuple[Entry, int]]:
         pending = list(window.pending())
-        place = {slot: position for position, slot in enumerate(sort_slots({e.slot for e, _ in pending}))}
+        rank = {slot: position for position, slot in enumerate(sort_slots({e.slot for e, _ in pending}))}
         order = {domain: position for position, domain in enumerate(DOMAINS)}
         return sorted(
             pending,
-            key=lambda p: (order[self._domains[p[0].timer]], p[1], place[p[0].slot], p[0].timer, p[0].tag),
+            key=lambda p: (order[self._domains[p[0].timer]], p[1], rank[p[0].slot], p[0].timer, p[0].tag),
         )
 
     def _call_on_expiration(self, window: WindowState) -> None:

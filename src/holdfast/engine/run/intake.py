@@ -93,10 +93,10 @@ def assign(state: KeyGroupState, elements: Elements, watermark: int) -> Assigned
 
 def _assign_block(window_fn: FixedWindows | SlidingWindows, elements: Elements) -> tuple[list[int], list[Any]]:
     indexes, starts = window_fn.assign_block(np.asarray(elements.times, dtype=np.int64))
-    distinct, places = np.unique(starts, return_inverse=True)
+    distinct, positions = np.unique(starts, return_inverse=True)
     size = window_fn.size_micros
     windows = [IntervalWindow._of_micros(start, start + size) for start in distinct.tolist()]
-    return indexes.tolist(), [windows[place] for place in places.tolist()]
+    return indexes.tolist(), [windows[position] for position in positions.tolist()]
 
 
 def _assign_each(window_fn: WindowFn, elements: Elements) -> tuple[list[int], list[Any]]:
@@ -119,8 +119,8 @@ def _without_late(
             for index, window in zip(indexes, windows, strict=True)
             if window in late_windows
         ]
-        kept = [place for place, window in enumerate(windows) if window not in late_windows]
-        indexes, windows = [indexes[place] for place in kept], [windows[place] for place in kept]
+        kept = [position for position, window in enumerate(windows) if window not in late_windows]
+        indexes, windows = [indexes[position] for position in kept], [windows[position] for position in kept]
     states = {window: state.window(window) for window in dict.fromkeys(windows)}
     if indexes != list(range(len(elements.pairs))):
         elements = elements.take(indexes)

@@ -55,7 +55,7 @@ class Limiter:
         self._step = step
         self._max_keys = _share(self.limits.max_keys, step.key_groups)
         self._max_bytes = _share(self.limits.max_bytes, step.key_groups)
-        self._bags = [place for place, cell in enumerate(step.cells) if cell.kind == "bag"]
+        self._bags = [position for position, cell in enumerate(step.cells) if cell.kind == "bag"]
         self._start: _Start | None = None
         self._admitted = 0
 
@@ -83,14 +83,14 @@ class Limiter:
             return assigned
         elements, windows = assigned.elements, assigned.windows
         kept = []
-        for place, slot in enumerate(elements.slots):
+        for position, slot in enumerate(elements.slots):
             if slot in refused:
-                window = windows if isinstance(windows, WindowState) else windows[place]
-                runner.over_limit(elements.pairs[place], elements.times[place], window.window)
+                window = windows if isinstance(windows, WindowState) else windows[position]
+                runner.over_limit(elements.pairs[position], elements.times[position], window.window)
             else:
-                kept.append(place)
+                kept.append(position)
         if not isinstance(windows, WindowState):
-            windows = [windows[place] for place in kept]
+            windows = [windows[position] for position in kept]
         return assigned._replace(elements=elements.take(kept), windows=windows)
 
     def _is_refused(self, size: int | None) -> bool:
@@ -171,8 +171,8 @@ class Limiter:
 
     def _bags_of(self, window: WindowState) -> Iterator[BagTable]:
         if self.limits.max_bag_size is not None:
-            for place in self._bags:
-                yield window.tables[place]  # type: ignore[misc]
+            for position in self._bags:
+                yield window.tables[position]  # type: ignore[misc]
 
     def _is_too_full(self, table: BagTable, slot: Slot) -> bool:
         most = self.limits.max_bag_size

@@ -32,13 +32,13 @@ class PartialBlock(NamedTuple):
     accumulators: list[list[Any]]
     """For each column of the grouping, one for each slot."""
 
-    def take(self, places: Sequence[int]) -> PartialBlock:
+    def take(self, positions: Sequence[int]) -> PartialBlock:
         return PartialBlock(
-            [self.slots[place] for place in places],
-            [self.starts[place] for place in places],
-            [self.ends[place] for place in places],
-            [self.elements[place] for place in places],
-            [[column[place] for place in places] for column in self.accumulators],
+            [self.slots[position] for position in positions],
+            [self.starts[position] for position in positions],
+            [self.ends[position] for position in positions],
+            [self.elements[position] for position in positions],
+            [[column[position] for position in positions] for column in self.accumulators],
         )
 
 
@@ -58,7 +58,7 @@ class Intake(Protocol):
     @property
     def slots(self) -> list[Slot]: ...
 
-    def take(self, places: Sequence[int]) -> Any:
+    def take(self, positions: Sequence[int]) -> Any:
         """The same for some of its elements."""
 
 

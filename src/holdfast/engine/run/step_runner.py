@@ -84,7 +84,8 @@ class StepRunner:
         self.ttl_clock = TtlClock()
         self.cells = [self._make_cell(spec) for spec in layout.cells]
         self.timers = [
-            TimerHandle(place, spec, layout.timers[place], self.focus, self.undo) for place, spec in enumerate(step.timers)
+            TimerHandle(position, spec, layout.timers[position], self.focus, self.undo)
+            for position, spec in enumerate(step.timers)
         ]
         self._held = None
         if layout.held is not None:
@@ -149,13 +150,13 @@ class StepRunner:
             if not self.step.dead_letters:
                 raise error.within(step=self.step.name) from None
         kept: list[int] = []
-        for place, (key, _) in enumerate(pairs):
+        for position, (key, _) in enumerate(pairs):
             try:
                 slot_of(key)
-                kept.append(place)
+                kept.append(position)
             except HoldfastError as error:
-                self._unkeyed.append((pairs[place], times[place], error))
-        return Elements.of([pairs[place] for place in kept], [times[place] for place in kept])
+                self._unkeyed.append((pairs[position], times[position], error))
+        return Elements.of([pairs[position] for position in kept], [times[position] for position in kept])
 
     def partials(self, block: PartialBlock) -> Elements:
         """Elements that were combined beforehand, each as a `Partial` for its key."""
@@ -309,14 +310,14 @@ class StepRunner:
         tables = window.tables
         for cell, table in zip(self.cells, tables, strict=False):
             cell.attach(table)
-        place = self.layout.first_timer
+        position = self.layout.first_timer
         for timer in self.timers:
-            timer.attach(window, tables[place], tables[place + 1])
-            place += 2
-        for cell_place, stamps in self.layout.stamps.items():
-            cell = self.cells[cell_place]
+            timer.attach(window, tables[position], tables[position + 1])
+            position += 2
+        for cell_position, stamps in self.layout.stamps.items():
+            cell = self.cells[cell_position]
             index = window.expiring[cell.ttl.in_event_time]
-            cell.attach_stamps(tables[stamps], partial(index.enter, window.data, cell_place))
+            cell.attach_stamps(tables[stamps], partial(index.enter, window.data, cell_position))
 
     def _unbind(self) -> None:
         """Lets go of a key group's state: it may be dropped or released before the next bundle."""

@@ -219,8 +219,8 @@ class WholeWindowRunner:
         together, windows = grouped(assigned.elements, assigned.windows)
         self.metrics.calls = len(together.slots)
         touched: dict[int, tuple[WindowState, list[Slot]]] = {}
-        for place, (slot, (_, group)) in enumerate(zip(together.slots, together.pairs, strict=True)):
-            window = windows if isinstance(windows, WindowState) else windows[place]
+        for position, (slot, (_, group)) in enumerate(zip(together.slots, together.pairs, strict=True)):
+            window = windows if isinstance(windows, WindowState) else windows[position]
             for column, table in zip(self._columns, self._tables(window), strict=True):
                 column.add_values(table, slot, group.values)
             touched.setdefault(id(window), (window, []))[1].append(slot)
@@ -232,15 +232,15 @@ class WholeWindowRunner:
         self.metrics.elements = sum(block.elements)
         self.metrics.calls = len(block.slots)
         touched: dict[int, tuple[WindowState, list[Slot]]] = {}
-        for window, places in self._windows_of(block):
+        for window, positions in self._windows_of(block):
             if not isinstance(window, GlobalWindow) and state.expiry_of(window) <= watermark:
-                counts = block.elements if places is None else [block.elements[place] for place in places]
+                counts = block.elements if positions is None else [block.elements[position] for position in positions]
                 self.metrics.late += sum(counts)
                 continue
             held = state.window(window)
-            slots = _taken(block.slots, places)
+            slots = _taken(block.slots, positions)
             for column, table, accumulators in zip(self._columns, self._tables(held), block.accumulators, strict=True):
-                column.add_partials(table, slots, _taken(accumulators, places))
+                column.add_partials(table, slots, _taken(accumulators, positions))
             touched[id(held)] = (held, slots)
         return touched
 
@@ -254,8 +254,8 @@ class WholeWindowRunner:
         order = np.argsort(starts, kind="stable")
         distinct, firsts = np.unique(starts[order], return_index=True)
         size = self._window_fn.size_micros
-        for start, places in zip(distinct.tolist(), np.split(indexes[order], firsts[1:]), strict=True):
-            yield IntervalWindow._of_micros(start, start + size), places.tolist()
+        for start, positions in zip(distinct.tolist(), np.split(indexes[order], firsts[1:]), strict=True):
+            yield IntervalWindow._of_micros(start, start + size), positions.tolist()
 
 
 def _order(window: WindowState) -> tuple[int, bytes]:
@@ -263,5 +263,5 @@ def _order(window: WindowState) -> tuple[int, bytes]:
     return window.window.end.micros, window.data
 
 
-def _taken(column: list[Any], places: Sequence[int] | None) -> list[Any]:
-    return column if places is None else [column[place] for place in places]
+def _taken(column: list[Any], positions: Sequence[int] | None) -> list[Any]:
+    return column if positions is None else [column[position] for position in positions]

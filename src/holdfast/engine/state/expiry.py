@@ -27,7 +27,7 @@ from holdfast.model.state.ttl import lump_width
 __all__ = ["ExpiryIndex", "Piece"]
 
 _PIECE_KEYS = 1_000
-_PLACE_BYTES = sys.getsizeof((b"", 0)) + sys.getsizeof(2**50)
+_CELL_BYTES = sys.getsizeof((b"", 0)) + sys.getsizeof(2**50)
 
 
 class Piece(NamedTuple):
@@ -54,14 +54,14 @@ class ExpiryIndex:
         self._queue: deque[Piece] = deque()
 
     def enter(self, window: bytes, cell: int, slot: Slot, time: int) -> None:
-        self._places(time).setdefault((window, cell), []).append(slot)
+        self._cells_at(time).setdefault((window, cell), []).append(slot)
 
-    def _places(self, time: int) -> dict[tuple[bytes, int], list[Slot]]:
-        places = self._at.get(time)
-        if places is None:
-            self._at[time] = places = {}
+    def _cells_at(self, time: int) -> dict[tuple[bytes, int], list[Slot]]:
+        cells = self._at.get(time)
+        if cells is None:
+            self._at[time] = cells = {}
             heapq.heappush(self._times, time)
-        return places
+        return cells
 
     def enter_all(self, window: bytes, cell: int, stamps: Mapping[Slot, int], micros: int) -> None:
         """Enters many keys by the times of their last touches, with a time to live of `micros`."""
@@ -71,7 +71,7 @@ class ExpiryIndex:
             expires = stamp + micros
             lumps[expires - expires % width].append(slot)
         for time, slots in lumps.items():
-            self._places(time).setdefault((window, cell), []).extend(slots)
+            self._cells_at(time).setdefault((window, cell), []).extend(slots)
 
     def take(self, limit: int) -> Piece | None:
         """Removes and returns the first keys that are due by `limit`."""
@@ -87,14 +87,14 @@ class ExpiryIndex:
 
     def _take_lump(self) -> None:
         time = heapq.heappop(self._times)
-        places = self._at.pop(time)
+        cells = self._at.pop(time)
         while self._queue and self._queue[0].time == time:
             # Left over from an earlier sweep: all of a lump go in one order, whenever they were entered.
             left = self._queue.popleft()
-            places.setdefault((left.window, left.cell), []).extend(left.slots)
+            cells.setdefault((left.window, left.cell), []).extend(left.slots)
         pieces = [
             Piece(time, window, cell, some)
-            for (window, cell), slots in sorted(places.items())
+            for (window, cell), slots in sorted(cells.items())
             for some in _cut(sort_slots(dict.fromkeys(slots)))
         ]
         # What was left in the queue is later, so it follows these.
@@ -108,15 +108,15 @@ class ExpiryIndex:
 
     def __len__(self) -> int:
         """The number of entries; a key may have several."""
-        waiting = sum(len(slots) for places in self._at.values() for slots in places.values())
+        waiting = sum(len(slots) for cells in self._at.values() for slots in cells.values())
         return waiting + sum(len(piece.slots) for piece in self._queue)
 
     @property
     def memory_bytes(self) -> int:
         """Roughly how much memory it takes, without the keys, which the cells hold too."""
-        places = [slots for places in self._at.values() for slots in places.values()]
-        lists = sum(map(sys.getsizeof, [*places, *(piece.slots for piece in self._queue), *self._at.values()]))
-        return lists + sys.getsizeof(self._at) + sys.getsizeof(self._times) + _PLACE_BYTES * len(places)
+        cells = [slots for cells in self._at.values() for slots in cells.values()]
+        lists = sum(map(sys.getsizeof, [*cells, *(piece.slots for piece in self._queue), *self._at.values()]))
+        return lists + sys.getsizeof(self._at) + sys.getsizeof(self._times) + _CELL_BYTES * len(cells)
 
 
 def _cut(slots: list[Slot]) -> Iterable[list[Slot]]:

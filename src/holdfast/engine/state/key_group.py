@@ -64,9 +64,9 @@ class Layout:
             specs.append(ValueStateSpec("~panes", VarIntCoder()))
         self.stamps: dict[int, int] = {}
         """From the index of a cell that has a time to live to the index of its stamps."""
-        for place, cell in enumerate(self.cells):
+        for position, cell in enumerate(self.cells):
             if cell.ttl is not None:
-                self.stamps[place] = len(specs)
+                self.stamps[position] = len(specs)
                 specs.append(stamp_spec(cell))
         self.age: int | None = None
         self.keeps_last_use = step.limits is not None and step.limits.policy == "evict_lru"
@@ -75,7 +75,7 @@ class Layout:
             self.age = len(specs)
             specs.append(age_spec())
         self.specs = specs
-        self.places = {spec.name: place for place, spec in enumerate(specs)}
+        self.positions = {spec.name: position for position, spec in enumerate(specs)}
 
     def keeping(self, kept: list[StateSpec[State]]) -> Layout:
         """The same layout, followed by cells that the step does not have but whose stored content is kept."""
@@ -85,7 +85,7 @@ class Layout:
         """The same step with other tables."""
         layout = copy.copy(self)
         layout.specs = specs
-        layout.places = {spec.name: place for place, spec in enumerate(specs)}
+        layout.positions = {spec.name: position for position, spec in enumerate(specs)}
         return layout
 
 
@@ -155,9 +155,9 @@ class WindowState:
     def unpack(self, slot: Slot, data: bytes) -> None:
         """The inverse of `pack`, as a change that is already stored."""
         for name, packed in ormsgpack.unpackb(data).items() if data else ():
-            place = self.layout.places.get(name)
-            if place is not None:
-                self.tables[place].values[slot] = self.tables[place].unpack(packed)
+            position = self.layout.positions.get(name)
+            if position is not None:
+                self.tables[position].values[slot] = self.tables[position].unpack(packed)
             elif not name.startswith("~"):
                 raise undeclared(name, self.layout)
 
@@ -167,14 +167,14 @@ class WindowState:
 
     def pending(self, slot: Slot | None = None) -> Iterator[tuple[Entry, int]]:
         """The timers that are set, for one key or all."""
-        for place in range(len(self.layout.timers)):
-            untagged, tagged = (self.tables[self.layout.first_timer + 2 * place + i] for i in (0, 1))
+        for position in range(len(self.layout.timers)):
+            untagged, tagged = (self.tables[self.layout.first_timer + 2 * position + i] for i in (0, 1))
             for key in untagged.values if slot is None else [slot]:
                 if key in untagged.values:
-                    yield Entry(place, self.data, key, ""), untagged.values[key]
+                    yield Entry(position, self.data, key, ""), untagged.values[key]
             for key in tagged.values if slot is None else [slot]:
                 for tag, time in tagged.values.get(key, {}).items():
-                    yield Entry(place, self.data, key, tag), time
+                    yield Entry(position, self.data, key, tag), time
 
     def time_of(self, entry: Entry) -> int | None:
         """The time a timer of this window is set to, in microseconds."""

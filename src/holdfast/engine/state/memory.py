@@ -71,8 +71,8 @@ def measured(state: KeyGroupState) -> int:
     windows = list(state.windows.values())
     size += sum(_own_size(window) for window in windows)
     counted: set[int] = set()
-    for place in range(len(state.layout.specs)):
-        size += _tables([window.tables[place] for window in windows], counted)
+    for position in range(len(state.layout.specs)):
+        size += _tables([window.tables[position] for window in windows], counted)
     return size
 
 

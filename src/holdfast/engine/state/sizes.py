@@ -57,8 +57,8 @@ def _plain_size(coder: Coder[Any], value: Any) -> int:
 def sizes_of_window(window: WindowState, slots: Collection[Slot] | None = None) -> dict[Slot, int]:
     """The sizes of the keys that have something in a window, all of them or only these."""
     sizes: dict[Slot, int] = {}
-    for place, table in enumerate(window.tables):
-        if place == window.layout.age:
+    for position, table in enumerate(window.tables):
+        if position == window.layout.age:
             continue
         values = table.values
         found = list(values) if slots is None else [slot for slot in slots if slot in values]
@@ -85,6 +85,6 @@ def key_size(state: KeyGroupState, slot: Slot, most: int) -> int:
     return sum(
         size_of(table, table.values[slot], most)
         for window in islice(reversed(state.windows.values()), _WINDOWS_MAX)
-        for place, table in enumerate(window.tables)
-        if slot in table.values and place != window.layout.age
+        for position, table in enumerate(window.tables)
+        if slot in table.values and position != window.layout.age
     )

@@ -28,7 +28,7 @@ class Sweeping:
     """Removes expired cells."""
 
     def __init__(self, layout: Layout) -> None:
-        self._micros = {place: ttl.micros for place, cell in enumerate(layout.cells) if (ttl := cell.ttl) is not None}
+        self._micros = {position: ttl.micros for position, cell in enumerate(layout.cells) if (ttl := cell.ttl) is not None}
 
     def sweep(self, state: KeyGroupState, clocks: BundleClocks, budget: int) -> int:
         """Removes at most `budget` cells; returns how many it removed."""

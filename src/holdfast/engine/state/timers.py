@@ -85,7 +85,7 @@ class TimerIndex:
         if known is not None and known <= time:
             return
         entered[entry] = time
-        self._place(entry, time)
+        self._put(entry, time)
         if known is None:
             self._length += 1
         else:
@@ -170,7 +170,7 @@ class TimerIndex:
         dicts = sum(map(sys.getsizeof, (self._times, self._at, self._entered, *self._entered.values())))
         return dicts + _ENTRY_BYTES * (self._length + self._traces) + _TIME_BYTES * len(self._times)
 
-    def _place(self, entry: Entry, time: int) -> None:
+    def _put(self, entry: Entry, time: int) -> None:
         placed = self._at.get(time)
         if placed is None:
             self._at[time] = [entry]
@@ -194,19 +194,19 @@ class TimerIndex:
 
 
 def _sorted(entries: list[Entry]) -> list[Entry]:
-    place = {slot: position for position, slot in enumerate(sort_slots({e.slot for e in entries}))}
-    return sorted(entries, key=lambda e: (place[e.slot], e.timer, e.tag, e.window))
+    rank = {slot: position for position, slot in enumerate(sort_slots({e.slot for e in entries}))}
+    return sorted(entries, key=lambda e: (rank[e.slot], e.timer, e.tag, e.window))
 
 
 class TimerHandle(Timer):
     """The user's handle on a timer."""
 
-    __slots__ = ("_focus", "_index", "_place", "_spec", "_tagged", "_undo", "_untagged", "_window")
+    __slots__ = ("_focus", "_index", "_number", "_spec", "_tagged", "_undo", "_untagged", "_window")
 
     def __init__(
-        self, place: int, spec: TimerSpec, cells: tuple[StateSpec[State], StateSpec[State]], focus: Focus, undo: Undo | None
+        self, number: int, spec: TimerSpec, cells: tuple[StateSpec[State], StateSpec[State]], focus: Focus, undo: Undo | None
     ) -> None:
-        self._place = place
+        self._number = number
         self._spec = spec
         self._focus = focus
         self._undo = undo
@@ -240,7 +240,7 @@ class TimerHandle(Timer):
 
     def _entry(self, tag: str) -> Entry:
         """The timer's entry, about to be changed."""
-        entry = Entry(self._place, self._window, self._focus.key, tag)
+        entry = Entry(self._number, self._window, self._focus.key, tag)
         if self._undo is not None:
             self._undo.add(self._index.reset, entry, self._index.time_of(entry))
         return entry

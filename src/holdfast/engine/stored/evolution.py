@@ -148,14 +148,14 @@ def _coder(description: Mapping[str, Any], trust_pickle: bool) -> Coder[Any]:
 
 def _converted(before: KeyGroupState, layout: Layout, agreed: Reconciled) -> KeyGroupState:
     after = KeyGroupState(layout)
-    places = before.layout.places
+    positions = before.layout.positions
     for data, window in before.windows.items():
         target = after.window_of(data)
         for spec, table in zip(layout.specs, target.tables, strict=True):
             source = _source(spec.name, agreed)
-            if source not in places:
+            if source not in positions:
                 continue
-            old = window.tables[places[source]]
+            old = window.tables[positions[source]]
             if spec.name in agreed.upgraded:
                 change = _change(old.spec.coder, spec)
                 table.values.update({slot: table.mapped(entry, change) for slot, entry in old.values.items()})

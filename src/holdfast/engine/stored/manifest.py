@@ -159,7 +159,9 @@ def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evoluti
             kept.append(stored[name])
             notes.append(f"the cell {name!r} is no longer declared; its state is kept. Drop it: drop_cells=[{name!r}].")
     timers = {timer["name"] for timer in new["timers"]}
-    notes += [f"the timer {t['name']!r} is gone; times set for it are dropped." for t in old["timers"] if t["name"] not in timers]
+    notes += [
+        f"the timer {t['name']!r} is gone; pending ones are dropped." for t in old["timers"] if t["name"] not in timers
+    ]
     if problems:
         raise StateConflict(
             f"The step {new.get('name')!r} does not match its stored state: {problems[0]}",

@@ -106,14 +106,14 @@ class StoredLayout(Layout):
         step: Any = _StoredStep(manifest["name"], Windowing(_StoredWindows(windowing["window_fn"]), lateness))
         self.step = step
         self.specs = stored_specs(manifest, None, trust_pickle=trust_pickle)
-        self.places = {spec.name: place for place, spec in enumerate(self.specs)}
+        self.positions = {spec.name: position for position, spec in enumerate(self.specs)}
         self.described = {cell["name"]: cell for cell in manifest["cells"]}
-        self.cells: list[StateSpec[State]] = [self.specs[self.places[name]] for name in self.described]
+        self.cells: list[StateSpec[State]] = [self.specs[self.positions[name]] for name in self.described]
         self.timers = []
         self.domains = []
         self.first_timer = 0
         self.seen = self.held = self.panes = None
-        self.age = self.places[AGE]
+        self.age = self.positions[AGE]
         self.keeps_last_use = False
         self.stamps = {}
 
@@ -164,7 +164,7 @@ class StoredGroup(NamedTuple):
         ttl = layout.described.get(spec.name, {}).get("ttl")
         if ttl is None:
             return {}, 0
-        return window.tables[layout.places[stamp_name(spec.name)]].values, int(ttl["micros"])
+        return window.tables[layout.positions[stamp_name(spec.name)]].values, int(ttl["micros"])
 
     def slots(self) -> set[Slot]:
         """The keys that have anything."""

@@ -99,29 +99,29 @@ class AfterEach(_Several):
     """One trigger after another: each begins when the one before has finished."""
 
     def _present(self, state: States) -> int:
-        return next((place for place, (_, done) in enumerate(state) if not done), len(state) - 1)
+        return next((position for position, (_, done) in enumerate(state) if not done), len(state) - 1)
 
     def on_elements(self, state: States, count: int, at: Moment) -> States:
         return self._changed(state, lambda trigger, inner: (trigger.on_elements(inner, count, at), False))
 
     def should_fire(self, state: States, at: Moment) -> bool:
-        place = self._present(state)
-        inner, done = state[place]
-        return not done and self.triggers[place].should_fire(inner, at)
+        position = self._present(state)
+        inner, done = state[position]
+        return not done and self.triggers[position].should_fire(inner, at)
 
     def on_fire(self, state: States, at: Moment) -> tuple[States, bool]:
         state = self._changed(state, lambda trigger, inner: trigger.on_fire(inner, at))
         return state, all(done for _, done in state)
 
     def wake(self, state: States, at: Moment) -> Wake:
-        place = self._present(state)
-        inner, done = state[place]
-        return Wake() if done else self.triggers[place].wake(inner, at)
+        position = self._present(state)
+        inner, done = state[position]
+        return Wake() if done else self.triggers[position].wake(inner, at)
 
     def _changed(self, state: States, change: Callable[[Trigger, object], tuple[object, bool]]) -> States:
-        place = self._present(state)
-        inner, done = state[place]
-        return state if done else (*state[:place], change(self.triggers[place], inner), *state[place + 1 :])
+        position = self._present(state)
+        inner, done = state[position]
+        return state if done else (*state[:position], change(self.triggers[position], inner), *state[position + 1 :])
 
     def finishes(self, allowed_lateness: int) -> str | None:
         reasons = [trigger.finishes(allowed_lateness) for trigger in self.triggers]

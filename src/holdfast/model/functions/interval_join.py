@@ -109,8 +109,8 @@ class IntervalJoin(GroupedDoFn):
                 is_over = True
             else:
                 wake = min(wake, time + mine.on + 1)
-            place = 0 if is_left else 1
-            last[place] = max(last[place], time)
+            side = 0 if is_left else 1
+            last[side] = max(last[side], time)
         if is_over:
             found += self._expire(key, sides, watermark)
         if wake < MAX_MICROS:

@@ -298,7 +298,7 @@ def _is_redefined(fn: DoFn, spec: TimerSpec) -> bool:
     """Whether a class decorated two methods of one name. Only reported for a spec made in the class itself: one from
     outside is decorated again whenever the source of the class is run again, as in a notebook."""
     made_here = [cls for cls in type(fn).__mro__ if any(value is spec for value in vars(cls).values())]
-    names = [place for place in spec.decorated for cls in made_here if place[1].rpartition(".")[0] == cls.__qualname__]
+    names = [at for at in spec.decorated for cls in made_here if at[1].rpartition(".")[0] == cls.__qualname__]
     return len(names) > len(set(names))
 
 

@@ -54,11 +54,11 @@ class Pane(NamedTuple):
 class _Arrival:
     """What a bundle brought for one window."""
 
-    __slots__ = ("count", "partials", "places", "times", "values")
+    __slots__ = ("count", "partials", "positions", "times", "values")
 
     def __init__(self) -> None:
         self.count = 0
-        self.places: list[int] = []
+        self.positions: list[int] = []
         """The positions of the values in the bundle."""
         self.values: list[Any] = []
         self.times: list[int] = []
@@ -178,7 +178,7 @@ class _Windows:
 
     def _assigned(self, values: list[Any], times: list[int]) -> dict[BoundedWindow, _Arrival]:
         arrivals: dict[BoundedWindow, _Arrival] = {}
-        for place, (value, time) in enumerate(zip(values, times, strict=True)):
+        for position, (value, time) in enumerate(zip(values, times, strict=True)):
             if isinstance(value, Partial):
                 for window in self._windows_of(value):
                     arrival = arrivals.setdefault(window, _Arrival())
@@ -187,7 +187,7 @@ class _Windows:
                 continue
             for window in self._window_fn.assign(WindowFn.AssignContext(Timestamp(micros=time), (self._key, value))):
                 arrival = arrivals.setdefault(window, _Arrival())
-                arrival.places.append(place)
+                arrival.positions.append(position)
                 arrival.values.append(value)
                 arrival.times.append(time)
                 arrival.count += 1
@@ -260,11 +260,11 @@ class _Windows:
     def _combine(self, column: Column, cell: Any, data: bytes, sources: list[bytes], parts: list[_Arrival]) -> None:
         combine_fn = column.combine_fn
         assert combine_fn is not None
-        place = self._grouping.columns.index(column)
+        position = self._grouping.columns.index(column)
         held = [cell.get(source) for source in sources if cell.contains(source)]
         # Merging may change the first accumulator; partial ones may belong to other windows too, so they never come first.
         held = held or [combine_fn.create_accumulator()]
-        held += [partial.accumulators[place] for part in parts for partial in part.partials]
+        held += [partial.accumulators[position] for part in parts for partial in part.partials]
         values = _as_they_came(parts)
         accumulator = held[0] if len(held) == 1 else combine_fn.merge_accumulators(held)
         if values:
@@ -365,7 +365,7 @@ def _as_they_came(parts: list[_Arrival]) -> list[Any]:
     """The values of merged windows, in the order of the bundle."""
     if len(parts) == 1:
         return parts[0].values
-    placed = [item for part in parts for item in zip(part.places, part.values, strict=True)]
+    placed = [item for part in parts for item in zip(part.positions, part.values, strict=True)]
     return [value for _, value in sorted(placed, key=itemgetter(0))]
 
 

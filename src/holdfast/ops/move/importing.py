@@ -335,7 +335,7 @@ def _assembled(rows: pa.Table, manifest: Mapping[str, Any], on_conflict: str, te
     columns = [rows[name].to_pylist() for name in ("side", "slot", "window", "cell", "packed")]
     # What is there comes first.
     for _, slot_data, window, cell, packed in sorted(zip(*columns, strict=True), key=lambda row: row[:4]):
-        table = state.window_of(window).tables[layout.places[cell]]
+        table = state.window_of(window).tables[layout.positions[cell]]
         slot = slot_from_bytes(slot_data)
         entry = table.unpack(ormsgpack.unpackb(packed))
         if slot in table.values and ormsgpack.packb(table.pack(table.values[slot])) != packed:
@@ -343,7 +343,7 @@ def _assembled(rows: pa.Table, manifest: Mapping[str, Any], on_conflict: str, te
         table.values[slot] = entry
     if tells:
         for held in state.windows.values():
-            seen = held.tables[layout.places[_SEEN]].values
+            seen = held.tables[layout.positions[_SEEN]].values
             seen.update(dict.fromkeys(held.slots() - seen.keys(), True))
     return state
 

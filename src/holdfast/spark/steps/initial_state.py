@@ -140,7 +140,7 @@ def _window(columns: Mapping[str, list[Any]], place: int) -> Any:
 def _fill(window: WindowState, slot: Slot, contents: Mapping[str, Any], step: str) -> None:
     layout = window.layout
     for name, value in contents.items():
-        table = window.tables[layout.places[name]]
+        table = window.tables[layout.positions[name]]
         if value is None or (table.spec.kind in _COLLECTIONS and not value):
             continue
         try:
