@@ -35,9 +35,9 @@ from holdfast.model.time.timers import TimeDomain, TimerSpec
 __all__ = ["MANIFEST", "adapted", "stored_specs"]
 
 MANIFEST = "~manifest"
-"""The name of the manifest in the store, beside the log. No blob of the log begins like it."""
+"""The name of the manifest in the store, beside the log. No name in the log begins like it."""
 
-# A combining cell is stored like a value; the difference is its CombineFn, which only the older code has.
+# A combining cell is stored like a value. Its CombineFn is not needed, and only the older code has it.
 _KINDS: dict[str, Any] = {
     "value": ValueStateSpec,
     "combining": ValueStateSpec,
