@@ -27,8 +27,8 @@ class Tier:
     """Of Hypothesis, in percent of what a test asks for."""
     stops: int
     """How many times `fault/test_stops.py` stops a job, for each trigger."""
-    kills_per_phase: int
-    """How many times `fault/test_driver_killed.py` kills a driver in each phase of a micro-batch."""
+    kill_rounds: int
+    """How many rounds of kills the tests in `fault/` make, of drivers, executors and workers."""
     fault_seeds: str
     """Numbers with commas between."""
 
@@ -36,9 +36,9 @@ class Tier:
 TIERS = {
     tier.name: tier
     for tier in (
-        Tier("fast", examples_percent=10, stops=1, kills_per_phase=1, fault_seeds="1"),
-        Tier("test", examples_percent=60, stops=4, kills_per_phase=1, fault_seeds="1"),
-        Tier("all", examples_percent=1000, stops=60, kills_per_phase=2, fault_seeds="1,2,3"),
+        Tier("fast", examples_percent=10, stops=1, kill_rounds=1, fault_seeds="1"),
+        Tier("test", examples_percent=40, stops=4, kill_rounds=1, fault_seeds="1"),
+        Tier("all", examples_percent=1000, stops=60, kill_rounds=2, fault_seeds="1,2,3"),
     )
 }
 

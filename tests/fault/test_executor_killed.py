@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pyspark
 
+from tiers import current_tier
+
 from .checker import History, check
 from .oracle import expected_rows
 from .running import Place, read_sink
 from .stream import make_files, write_files
 
-KILLS = 3
+KILLS = 1 + current_tier().kill_rounds
+FILES = 8 * KILLS
 
 
 def spark_home(directory):
@@ -33,7 +36,7 @@ def executors(program):
 def test_executors_are_killed(seed, start, tmp_path):
     draw = random.Random(f"executors {seed}")
     place = Place(tmp_path)
-    files = make_files(seed, files=24)
+    files = make_files(seed, FILES)
     write_files(place.input, files)
     history = History(faults_wanted=KILLS)
     env = {"SPARK_HOME": str(spark_home(tmp_path)), "SPARK_LOCAL_IP": "127.0.0.1", "PATH": os.environ["PATH"]}

@@ -231,21 +231,18 @@ def test_no_stop_loses_a_micro_batch_on_a_busy_machine(tmp_path, seed):
             burner.wait()
 
 
-SIGNALS = ["Ctrl-C", "SIGTERM", "SIGTERM twice"]
-
-
-@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM", pytest.param("SIGTERM twice", marks=pytest.mark.night)])
-def test_signals_from_outside(seed, how, start, tmp_path):
+@pytest.mark.parametrize("signals", [("Ctrl-C", "SIGTERM"), pytest.param(("SIGTERM twice",), marks=pytest.mark.night)])
+def test_signals_from_outside(seed, signals, start, tmp_path):
     """A program with a JVM of its own. Ctrl-C at a terminal reaches all of its processes."""
-    place, draw = Place(tmp_path, "sqlite"), random.Random(f"signals {how} {seed}")
+    place, draw = Place(tmp_path, "sqlite"), random.Random(f"signals {signals} {seed}")
     files = make_files(seed, 16)
     write_files(place.input, files)
-    wanted = max(1, STOPS // 10)
-    history = History(faults_wanted=wanted)
-    for number in range(wanted):
+    sent = signals * max(1, STOPS // 10)
+    history = History(faults_wanted=len(sent))
+    for number, how in enumerate(sent):
         program = start(place, "--until-stopped")
         # None: while it starts.
-        seen, skipped = place.committed(), (number + SIGNALS.index(how)) % 3
+        seen, skipped = place.committed(), number % 3
         if not program.until(lambda seen=seen, skipped=skipped: place.committed() >= seen + skipped, "a commit"):
             break
         time.sleep(draw.random() * 0.5)

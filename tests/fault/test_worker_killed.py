@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 import time
 
+from tiers import current_tier
+
 from .checker import History, check
 from .oracle import expected_rows
 from .running import Place, read_sink
 from .stream import make_files, write_files
 
-KILLS = 8
+KILLS = 4 * current_tier().kill_rounds
+FILES = 8 + 4 * KILLS
 
 
 def workers(program):
@@ -24,7 +27,7 @@ def test_workers_are_killed(seed, start, tmp_path):
     """With little memory for key groups, so that workers also evict and read again all the time."""
     draw = random.Random(f"workers {seed}")
     place = Place(tmp_path)
-    files = make_files(seed)
+    files = make_files(seed, FILES)
     write_files(place.input, files)
     history = History(faults_wanted=KILLS)
     # A local master that tries a task four times, which by default it does not.

@@ -118,14 +118,18 @@ def per_zone(df, windows, **options):
     return stream.window_into(WINDOWS[windows]).combine_per_key(PER_ZONE, **options)
 
 
-@pytest.mark.parametrize("order", [lambda rides: rides, shuffled], ids=["in-order", "shuffled"])
+@pytest.mark.parametrize(
+    "order", [pytest.param(lambda rides: rides, marks=pytest.mark.night), shuffled], ids=["in-order", "shuffled"]
+)
 @pytest.mark.parametrize("windows", WINDOWS)
 def test_trips_and_revenue_of_each_zone(feed, run_job, rides, windows, order):
     [found] = run_job(per_zone(fed(feed(RIDES), order(rides)), windows))
     assert_same(results(row for row in found if row.zone != "nowhere"), expected(rides, windows))
 
 
-@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize(
+    "windows", [pytest.param(name, marks=[pytest.mark.night] if name == "hourly" else []) for name in WINDOWS]
+)
 def test_lifting_changes_nothing(feed, run_job, rides, windows):
     [found] = run_job(per_zone(fed(feed(RIDES), shuffled(rides)), windows, lift=False))
     assert_same(results(row for row in found if row.zone != "nowhere"), expected(rides, windows))

@@ -93,6 +93,8 @@ class Group:
         self.backend = HeapBackend(layout, HeapOptions(deltas_max=10**6, delta_bytes_min=10**9))
         self.store = MemoryStore()
         gc.collect()
+        # What the process has loaded before need not be looked at again, at each of the many collections that follow.
+        gc.freeze()
         tracemalloc.start()
 
     def bundle(self, elements: list[tuple[Any, Any]], times: list[int] | None = None, watermark: int = 0) -> None:
@@ -119,6 +121,7 @@ def group():
     yield Group
     if tracemalloc.is_tracing():
         tracemalloc.stop()
+    gc.unfreeze()
 
 
 def keys(count: int, each: int) -> list[tuple[str, int]]:

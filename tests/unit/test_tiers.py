@@ -35,7 +35,7 @@ def test_every_file_is_in_a_tier():
 
 @pytest.mark.slow
 def test_what_is_left_for_the_night_is_marked():
-    folders = ["tests/contract", "tests/fault"]
+    folders = ["tests/fault", "tests/integration"]
     by_day = collected("test", *folders)
     assert by_day == collected("all", "-m", "not night", *folders)
     assert by_day != collected("all", *folders)
@@ -66,7 +66,7 @@ def test_a_larger_tier_has_more_of_everything():
     for smaller, larger in ((fast, test), (test, everything)):
         assert smaller.examples_percent < larger.examples_percent
         assert smaller.stops <= larger.stops
-        assert smaller.kills_per_phase <= larger.kills_per_phase
+        assert smaller.kill_rounds <= larger.kill_rounds
         assert set(smaller.fault_seeds.split(",")) <= set(larger.fault_seeds.split(","))
 
 
