@@ -83,7 +83,7 @@ class TestWhoseItIs:
         place.sink().write_batch(frame(spark, ("old", 0)), BatchInfo("q", 0, "plan"))
         with_more = frame(spark, ("new", 0), ("new", 1))
         if place.kind == "sqlite":
-            with pytest.raises(hf.SinkError, match="another 0 is to be written"):
+            with pytest.raises(hf.SinkError, match="another 0 comes next"):
                 place.sink().write_batch(with_more, BatchInfo("q", 0, "another"))
         place.sink(take_over=True).write_batch(with_more, BatchInfo("q", 0, "another"))
         assert place.rows() == [("new", 0), ("new", 1)]

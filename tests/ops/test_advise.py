@@ -236,10 +236,10 @@ def test_the_command(checkpoint, capfd):
     assert main(["advise", checkpoint]) == 0
     said = capfd.readouterr().out
     for text in (
-        "State size = keys x bytes of each x versions",
+        "State size = keys x bytes per key x versions",
         "Checkpoint interval",
         "trigger=: about every",
-        "coming back",
+        "recovery",
     ):
         assert text in said
 

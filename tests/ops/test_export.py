@@ -246,7 +246,7 @@ def test_the_commands(spark, payments, tmp_path, capsys):
     assert main(["state", "export", payments.stopped, out, "--batch", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["batch"] == 1
     assert main(["state", "import", out, str(tmp_path / "new")]) == 0
-    assert "goes on after micro-batch 1" in capsys.readouterr().out
+    assert "resumes after micro-batch 1" in capsys.readouterr().out
     assert main(["state", "export", payments.stopped, out]) == 1
     assert "There is something at" in capsys.readouterr().err
 

@@ -124,7 +124,7 @@ def test_a_micro_batch_that_was_begun(copy, capfd):
     found = checkpoint_show(None, copy)
     assert (found.batch, found.planned, found.is_committed) == (last - 1, [last], True)
     assert main(["checkpoint", "show", copy]) == 0
-    assert f"{last}; the next start does it again" in capfd.readouterr().out
+    assert f"{last}; the next start processes it" in capfd.readouterr().out
     assert not checkpoint_show(None, copy, batch=last).is_committed
 
 

@@ -99,7 +99,7 @@ def test_a_job_is_stopped(checkpoint, fast, capfd, by_name):
 def test_for_people(checkpoint, fast, capfd):
     with Pretended(checkpoint):
         assert main(["stop", "alerts"]) == 0
-        assert capfd.readouterr().out.startswith("Stopped alerts nothing committed, in ")
+        assert capfd.readouterr().out.startswith("Stopped alerts before its first commit, in ")
 
 
 def test_no_such_job(checkpoint, tmp_path, capfd):

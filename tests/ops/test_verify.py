@@ -150,7 +150,7 @@ def test_the_command(spark, checkpoint, capsys):
     assert main(["checkpoint", "verify", str(checkpoint)]) == 1
     out = capsys.readouterr().out
     assert f"damaged: {checkpoint / 'offsets' / '5'}: " in out
-    assert "The last: 4." in out
+    assert "; the last is 4." in out
 
 
 def test_bad_input(checkpoint, tmp_path, capsys):
