@@ -144,7 +144,7 @@ def test_bad_input(copy, tmp_path, capfd):
         ([str(tmp_path)], "is not a checkpoint of a streaming query"),
         (
             [copy, "--batch", "99"],
-            f"has no offsets of micro-batch 99: it has those of 0 to {checkpoint_show(None, copy).batch}.",
+            f"has no offsets of micro-batch 99; it has 0 to {checkpoint_show(None, copy).batch}.",
         ),
         ([copy, "--batch", "-1"], "has no offsets of micro-batch -1"),
     ):

@@ -142,7 +142,7 @@ def test_a_request_to_an_earlier_job_is_ignored(checkpoint, fast):
 
 def test_two_of_a_name(checkpoint, tmp_path, fast):
     with Pretended(checkpoint) as first, Pretended(str(tmp_path / "second")) as second:
-        with pytest.raises(CheckpointError, match="2 jobs of the name 'alerts' are running") as caught:
+        with pytest.raises(CheckpointError, match="2 jobs named 'alerts' are running") as caught:
             stop(None, "alerts")
         assert checkpoint in str(caught.value)
         stop(None, checkpoint)

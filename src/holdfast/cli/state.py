@@ -70,9 +70,7 @@ def show(
         for name in view.step_names:
             show_step(name, view.batch, [shown for shown in view.cells if shown.step == name])
         if view.more:
-            say(
-                f"There is more: these are the first {limit} keys and windows of each step. Use --limit, or --key to find one."
-            )
+            say(f"There is more: these are the first {limit} keys and windows of each step. Use --limit or --key.")
 
     give({"checkpoint": checkpoint, **asdict(view)}, as_json, tables)
 

@@ -157,7 +157,7 @@ def _stream_problems(left: KeyedSource, right: Any) -> Iterator[str]:
         yield f"The other side of the join is {right!r}; declare it with hf.keyed(df, key=..., timestamp=...)."
         return
     if len(left.keys) != len(right.keys):
-        yield f"The left side has {len(left.keys)} key columns, but the right side has {len(right.keys)}; give the same number."
+        yield f"The left side has {len(left.keys)} key columns, but the right side has {len(right.keys)}; give equally many."
     for one, other in zip(left.fields(left.keys), right.fields(right.keys), strict=False):
         types = one.dataType.simpleString(), other.dataType.simpleString()
         if types[0] != types[1]:
