@@ -110,8 +110,8 @@ def test_bounds_that_contradict_each_other():
 
 
 def test_a_job_that_works_all_the_time():
-    assert "nearly all the time" in advised("trigger=", replace(MEASURED, duration_seconds=9.8)).why
-    assert "nearly all the time" not in advised("trigger=").why
+    assert "busy nearly all the time" in advised("trigger=", replace(MEASURED, duration_seconds=9.8)).why
+    assert "busy nearly all the time" not in advised("trigger=").why
 
 
 def test_nothing_could_be_timed():

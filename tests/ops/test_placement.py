@@ -137,7 +137,7 @@ def test_the_state_of_another_step(spark, tmp_path):
         jobs.make_job(spark, source, str(checkpoint), trigger="available now", step="other").run()
     found = checkpoint_verify(spark, str(checkpoint))
     assert [problem.path for problem in found.problems] == [str(checkpoint / "state" / "0")]
-    assert "it has state of 'mine', and the job has the steps 'other'" in found.problems[0].what
+    assert "it has state of 'mine', but the job has the steps 'other'" in found.problems[0].what
 
 
 def test_what_the_files_say(history):

@@ -132,7 +132,7 @@ def test_a_planned_micro_batch_is_normal(checkpoint):
     without_commit(checkpoint, 4)
     found = checkpoint_verify(None, str(checkpoint))
     assert (found.problems, found.last_whole_batch) == ([], 3)
-    assert found.notes == ["micro-batch 4 is planned and not committed: the next start of the job does it."]
+    assert found.notes == ["micro-batch 4 is planned and not committed: the next start of the job processes it."]
 
 
 def test_a_half_written_last_commit(checkpoint, capsys):
