@@ -166,7 +166,7 @@ def test_foreign_versions(copy, capfd):
     manifest.write_text(content)
     offsets = Path(copy) / "offsets" / str(checkpoint_show(None, copy).batch)
     offsets.write_text(offsets.read_text().replace("v1", "v7", 1))
-    with pytest.raises(CheckpointError, match="is of the version 'v7'"):
+    with pytest.raises(CheckpointError, match="has the version 'v7'"):
         checkpoint_show(None, copy)
 
 

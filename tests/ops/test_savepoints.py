@@ -264,7 +264,7 @@ def test_a_full_disk(history, checkpoint, small_disk, capsys):
     assert main(["savepoint", "create", str(checkpoint), str(small_disk / "new")]) == 1
     assert "could not be written: No space left on device" in error_of(capsys)
     assert main(["savepoint", "restore", str(history.savepoint), str(small_disk / "new")]) == 1
-    assert "make room there" in error_of(capsys)
+    assert "free some space there" in error_of(capsys)
     assert list(small_disk.iterdir()) == []
     assert tree(checkpoint) == before
 

@@ -113,11 +113,11 @@ def checkpoint_to_verify(spark: SparkSession | None, path: str) -> Checkpoint:
     checkpoint = Checkpoint(files_of(spark, path), path.rstrip("/"))
     names = [entry.name for entry in checkpoint.files.entries(checkpoint.path) or ()]
     if checkpoint.files.info(checkpoint.path) is None:
-        raise CheckpointError(f"There is nothing at {path!r}.", todo="give the directory that the job has as its checkpoint")
+        raise CheckpointError(f"There is nothing at {path!r}.", todo="give the job's checkpoint directory")
     if not {"metadata", "offsets", "commits"} & set(names):
         raise CheckpointError(
             f"{path!r} is not a checkpoint of a streaming query: it has no 'metadata' and 'offsets'.",
-            todo="give the directory that the job has as its checkpoint",
+            todo="give the job's checkpoint directory",
         )
     with contextlib.suppress(CorruptState):
         _ = checkpoint.manifest

@@ -110,9 +110,9 @@ def _check_places(source: Checkpoint) -> None:
     problems = [problem for operator in source.operators() for problem in misplaced(source.files, operator.path)]
     if problems:
         raise CorruptState(
-            f"State in {source.path!r} is not in its place.",
+            f"State in {source.path!r} is in the wrong partition.",
             detail="\n".join(f"- {path}: {what}" for path, what in problems),
-            todo="put the partitions where they were, or restore a savepoint",
+            todo="put the partitions back, or restore a savepoint",
         )
 
 
