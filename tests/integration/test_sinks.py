@@ -140,7 +140,7 @@ class TestParquet:
         """An older version did not say it. A new query begins with 0, and that is there."""
         path = str(tmp_path / "rows")
         frame(spark, ("a", 1)).write.parquet(f"{path}/batch_id=0")
-        with pytest.raises(hf.SinkError, match="a query that is not known"):
+        with pytest.raises(hf.SinkError, match="an unknown query"):
             hf.sinks.Parquet(path).write_batch(frame(spark, ("b", 1)), BatchInfo("q", 0))
         assert spark.read.parquet(path).count() == 1
 

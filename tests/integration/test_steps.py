@@ -74,8 +74,8 @@ class TestOutputs:
     @pytest.mark.parametrize(
         ("fn", "says"),
         [
-            (WrongWidth(), "it has 1 values, and the schema has 2 columns"),
-            (WrongType(), "the column 'n' is int, and 'many' (a str) does not fit: it takes whole numbers"),
+            (WrongWidth(), "it has 1 values, but the schema has 2 columns"),
+            (WrongType(), "the column 'n' is int, but 'many' (a str) does not fit: it takes whole numbers"),
         ],
     )
     def test_an_output_that_does_not_fit(self, feed, run_job, fn, says):

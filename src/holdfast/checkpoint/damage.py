@@ -42,7 +42,7 @@ def _differs(content: bytes, recorded: bytes) -> str | None:
     blocks = -(-len(content) // size) if size > 0 else -1
     sums = (len(recorded) - _CRC.size) // 4
     if blocks != sums:
-        there = f"{len(content)} bytes" if content else "empty"
+        there = f"{len(content)} bytes" if content else "no bytes"
         return f"it is cut short, or too long: it has {there}, but {sums} blocks of {size} bytes were written"
     for block in range(blocks):
         (expected,) = struct.unpack_from(">I", recorded, _CRC.size + 4 * block)

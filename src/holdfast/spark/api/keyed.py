@@ -1,4 +1,4 @@
-"""Keyed streams: a DataFrame whose key, value and time columns you declare, and the steps that can be put on it."""
+"""Keyed streams: a DataFrame whose key, value and time columns you declare, and its steps."""
 
 from __future__ import annotations
 
