@@ -265,7 +265,7 @@ class TestSqlite:
             database.execute("CREATE TABLE counts (k TEXT, n INTEGER PRIMARY KEY)")
         sink = hf.sinks.Sqlite(tmp_path / "rows.db", "counts", take_over=True)
         sink.write_batch(frame(spark, ("a", 70)), BatchInfo("q", 0, "plan"))
-        with pytest.raises(hf.SinkError, match="not known which rows"):
+        with pytest.raises(hf.SinkError, match="does not say which rows"):
             sink.write_batch(frame(spark, ("a", 71)), BatchInfo("q", 0, "another"))
         assert table_rows(tmp_path / "rows.db") == [("a", 70)]
 
