@@ -237,7 +237,7 @@ def test_what_cannot_be_imported(spark, payments, tmp_path):
         state_import(spark, str(tmp_path), str(tmp_path / "new"))
     with pytest.raises(CheckpointError, match="There is something at"):
         state_import(spark, payments.export, payments.stopped)
-    with pytest.raises(InputError, match="no policy"):
+    with pytest.raises(InputError, match="not a policy"):
         state_import(spark, payments.export, payments.stopped, on_conflict="guess")
 
 

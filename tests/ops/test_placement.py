@@ -65,7 +65,7 @@ def test_it_is_named_by_the_files_alone(mixed_up, tmp_path, capsys):
 def test_no_job_starts_on_it(spark, history, mixed_up):
     checkpoint, wrong = mixed_up
     before = tree(checkpoint)
-    with pytest.raises(CorruptState, match="would begin from nothing") as caught:
+    with pytest.raises(CorruptState, match="would start from nothing") as caught:
         run_job(spark, history.input, checkpoint)
     assert all(path in caught.value.detail for path in wrong)
     assert tree(checkpoint) == before
