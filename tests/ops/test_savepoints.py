@@ -91,7 +91,7 @@ def test_an_earlier_micro_batch(checkpoint, tmp_path, capsys):
     assert (found.problems, len(found.notes), found.last_whole_batch) == ([], 1, 3)
     before = tree(checkpoint)
     assert main(["savepoint", "create", str(checkpoint), str(tmp_path / "c"), "--batch", "17"]) == 1
-    assert "0 to 5 are" in error_of(capsys)
+    assert "it has 0 to 5" in error_of(capsys)
     assert tree(checkpoint) == before
     assert not (tmp_path / "c").exists()
 
