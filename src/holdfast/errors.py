@@ -1,24 +1,24 @@
 """The errors a user of Holdfast can meet.
 
 Every error has three parts: what happened, the detail (which step, cell, key and micro-batch), and what to do.
-"Could not" is said where a retry may help, "cannot" where it will not.
+"Could not" means that a retry may help, "cannot" that it will not.
 
     HoldfastError
     ├── InvalidStep          the step cannot be built; lists every problem found        (also a ValueError)
     ├── CoderError           a value does not fit its coder, or bytes do not decode     (also a ValueError)
-    ├── InputError           an element is not what the step takes: not a pair, null key (also a ValueError)
+    ├── InputError           an element that a step cannot take: not a pair, null key   (also a ValueError)
     ├── UserCodeError        a user's function raised; its own traceback is the cause
-    ├── OutputError          a function returned or yielded what cannot be an output    (also a TypeError)
-    ├── GroupStateError      a function asked of its GroupState what it cannot do       (also a ValueError)
+    ├── OutputError          a function gave something that cannot be an output         (also a TypeError)
+    ├── GroupStateError      a function asked its GroupState for the impossible         (also a ValueError)
     ├── TimeError            time went back, or a time is out of range                  (also a ValueError)
     ├── LimitExceeded        a step keeps more state than its limits allow
     ├── CorruptState         stored bytes are damaged, incomplete, or of a foreign format
-    ├── StateConflict        stored state and the code that would read it do not agree
-    ├── CheckpointError      a path is not a checkpoint or savepoint, or not one that can be used for this
+    ├── StateConflict        the stored state and the code do not match
+    ├── CheckpointError      a path is not a checkpoint or savepoint, or cannot be used for this purpose
     ├── CheckpointLocked     a job is running on the checkpoint
-    ├── MissingExtra         what is asked for needs packages that an extra installs    (also a ModuleNotFoundError)
+    ├── MissingExtra         this needs packages that an extra installs                 (also a ModuleNotFoundError)
     ├── SinkError            a sink cannot take a micro-batch without losing, doubling or altering rows
-    └── JobFailed            a job's query ended with an error that is not a user's function's
+    └── JobFailed            a job's query failed, but not in a user's function
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class HoldfastError(Exception):
         self.context: dict[str, Any] = dict(context or {})
 
     def within(self, **context: object) -> HoldfastError:
-        """Adds where it happened; what is already known stays."""
+        """Adds where it happened; does not overwrite what is known."""
         for name, value in context.items():
             self.context.setdefault(name, value)
         return self
@@ -96,7 +96,7 @@ class InvalidStep(HoldfastError, ValueError):
 
     @classmethod
     def of(cls, part: str, problems: Iterable[str]) -> InvalidStep:
-        """Of a part of a step, such as `Ttl`, which is refused where it is made."""
+        """For a part of a step, such as `Ttl`, that is refused when it is made."""
         error = cls.__new__(cls)
         error._tell(f"{part}(...) cannot be made", problems)
         return error
@@ -111,7 +111,7 @@ class InvalidStep(HoldfastError, ValueError):
 
 
 class CoderError(HoldfastError, ValueError):
-    """A value that its coder does not take, or bytes that it cannot read."""
+    """A value that its coder cannot encode, or bytes that it cannot decode."""
 
 
 class InputError(HoldfastError, ValueError):
@@ -127,7 +127,7 @@ class OutputError(HoldfastError, TypeError):
 
 
 class GroupStateError(HoldfastError, ValueError):
-    """A function asked of its `GroupState` what it cannot do: a value that is not there, a timeout of the wrong kind."""
+    """A function asked its `GroupState` for the impossible: a missing value, a timeout of the wrong kind."""
 
 
 class TimeError(HoldfastError, ValueError):
@@ -135,7 +135,7 @@ class TimeError(HoldfastError, ValueError):
 
 
 class LimitExceeded(HoldfastError):
-    """A step that keeps more state than its limits allow. The heaviest keys are in `detail`."""
+    """A step that keeps more state than its limits allow. `detail` names the heaviest keys."""
 
 
 class CorruptState(HoldfastError):
@@ -143,15 +143,15 @@ class CorruptState(HoldfastError):
 
 
 class JobFailed(HoldfastError):
-    """A job whose query failed. What Spark said is `__cause__`."""
+    """A job whose query failed. Spark's error is `__cause__`."""
 
 
 class StateConflict(HoldfastError):
-    """Stored state that the present code cannot read as its own."""
+    """Stored state that does not match the code."""
 
 
 class CheckpointError(HoldfastError):
-    """A path at which there is no checkpoint or savepoint, or none that can be used for what was asked."""
+    """A path that is not a checkpoint or savepoint, or cannot be used for this purpose."""
 
 
 class CheckpointLocked(HoldfastError):
@@ -159,8 +159,8 @@ class CheckpointLocked(HoldfastError):
 
 
 class MissingExtra(HoldfastError, ModuleNotFoundError):
-    """Packages that are missing, and the extra that installs them: Spark's, without `holdfast[spark]`."""
+    """Missing packages, and the extra that installs them, such as `holdfast[spark]`."""
 
 
 class SinkError(HoldfastError):
-    """A place where a sink cannot write without losing, doubling or altering rows: it belongs to another query, say."""
+    """A sink cannot write without losing, doubling or altering rows: its target belongs to another query, say."""

@@ -372,7 +372,7 @@ def test_the_state_is_as_it_was_before_a_failure(run):
 
 def test_limits_may_change_over_stored_state(run):
     if run.runtime == "spark":
-        pytest.skip("start_from goes with the memory runtime")
+        pytest.skip("start_from is for the memory runtime")
     first = run(Count(), one_by_one(*"cba"))
     second = run(Count(), one_by_one("d"), limits=hf.Limits(max_keys=3, policy="evict_lru"), start_from=first)
     # From before there were ages: the order of the keys decides.

@@ -96,7 +96,7 @@ def test_what_cannot_be_begun_with(spark, feed):
     with pytest.raises(InvalidStep) as refused:
         keyed.par_do(Everything(), "card string, told string", initial_state=initial)
     assert refused.match("must have the key's column 'card' as string; it is bigint")
-    assert refused.match("a column 'nothing', and the step no such cell")
+    assert refused.match("a column 'nothing', but the step has no such cell")
 
 
 def test_two_rows_of_one_key(spark, feed, run_job):

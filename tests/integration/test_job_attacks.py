@@ -294,7 +294,7 @@ def test_options_that_make_no_sense(options):
 
 def test_databases_that_are_gone_with_their_connection():
     for path in ("", ":memory:"):
-        with pytest.raises(hf.InvalidStep, match="gone with each connection"):
+        with pytest.raises(hf.InvalidStep, match="lost with each connection"):
             hf.sinks.Sqlite(path, "t")
 
 

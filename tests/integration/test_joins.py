@@ -183,17 +183,17 @@ def test_all_that_is_wrong_is_told_at_once(spark, feed):
     with pytest.raises(hf.InvalidStep) as caught:
         left.join(right.window_into(hf.FixedWindows(10)), within="soon", how="cross", suffixes=("_x", "_x"))
     for problem in (
-        "The keys 'a' and 'a' are of the types string and int",
+        "The keys 'a' and 'a' have the types string and int",
         "One side is a stream and the other is not",
         "The left side has no timestamp",
         "The right side has no watermark",
-        "The right side is put into windows",
+        "The right side has windows",
         "Two columns of the output would have the name 'v_x'",
         "within has 'soon'",
         "how is 'cross'",
     ):
         assert problem in str(caught.value)
-    with pytest.raises(hf.InvalidStep, match="say what its rows are"):
+    with pytest.raises(hf.InvalidStep, match="declare it with hf"):
         left.join(spark.range(3), within=5)
-    with pytest.raises(hf.InvalidStep, match="The left side has 2 key columns, and the right side has 1"):
+    with pytest.raises(hf.InvalidStep, match="The left side has 2 key columns, but the right side has 1"):
         left.join(hf.keyed(spark.range(3), key="id"), within=5)

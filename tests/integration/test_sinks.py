@@ -83,7 +83,7 @@ class TestWhoseItIs:
         place.sink().write_batch(frame(spark, ("old", 0)), BatchInfo("q", 0, "plan"))
         with_more = frame(spark, ("new", 0), ("new", 1))
         if place.kind == "sqlite":
-            with pytest.raises(hf.SinkError, match="another 0 is to be written"):
+            with pytest.raises(hf.SinkError, match="another 0 comes next"):
                 place.sink().write_batch(with_more, BatchInfo("q", 0, "another"))
         place.sink(take_over=True).write_batch(with_more, BatchInfo("q", 0, "another"))
         assert place.rows() == [("new", 0), ("new", 1)]
@@ -140,7 +140,7 @@ class TestParquet:
         """An older version did not say it. A new query begins with 0, and that is there."""
         path = str(tmp_path / "rows")
         frame(spark, ("a", 1)).write.parquet(f"{path}/batch_id=0")
-        with pytest.raises(hf.SinkError, match="a query that is not known"):
+        with pytest.raises(hf.SinkError, match="an unknown query"):
             hf.sinks.Parquet(path).write_batch(frame(spark, ("b", 1)), BatchInfo("q", 0))
         assert spark.read.parquet(path).count() == 1
 
@@ -265,7 +265,7 @@ class TestSqlite:
             database.execute("CREATE TABLE counts (k TEXT, n INTEGER PRIMARY KEY)")
         sink = hf.sinks.Sqlite(tmp_path / "rows.db", "counts", take_over=True)
         sink.write_batch(frame(spark, ("a", 70)), BatchInfo("q", 0, "plan"))
-        with pytest.raises(hf.SinkError, match="not known which rows"):
+        with pytest.raises(hf.SinkError, match="does not say which rows"):
             sink.write_batch(frame(spark, ("a", 71)), BatchInfo("q", 0, "another"))
         assert table_rows(tmp_path / "rows.db") == [("a", 70)]
 

@@ -74,8 +74,8 @@ class TestOutputs:
     @pytest.mark.parametrize(
         ("fn", "says"),
         [
-            (WrongWidth(), "it has 1 values, and the schema has 2 columns"),
-            (WrongType(), "the column 'n' is int, and 'many' (a str) does not fit: it takes whole numbers"),
+            (WrongWidth(), "it has 1 values, but the schema has 2 columns"),
+            (WrongType(), "the column 'n' is int, but 'many' (a str) does not fit: it takes whole numbers"),
         ],
     )
     def test_an_output_that_does_not_fit(self, feed, run_job, fn, says):
@@ -284,9 +284,9 @@ class TestTheShortWay:
     def test_a_row_that_does_not_fit_says_so(self, spark):
         df = spark.createDataFrame([("a", 1)], "k string, v long")
         stream = hf.keyed(df, key="k", value="v")
-        with pytest.raises(Exception, match=r"gave the row .'m': 1., which is not one of the columns n, how: it has m"):
+        with pytest.raises(Exception, match=r"gave the row .'m': 1., which does not fit the columns n, how: it has m"):
             stream.map_with_state(lambda state, value: (1, {"m": 1}), output="n long, how string").collect()
-        with pytest.raises(hf.InvalidStep, match="key columns come by themselves"):
+        with pytest.raises(hf.InvalidStep, match="key columns are added automatically"):
             stream.map_with_state(lambda state, value: (1, (1, 2)), output="k string, n long")
         with pytest.raises(hf.InvalidStep, match="There is no option 'keygroups'; did you mean 'key_groups'"):
             stream.map_with_state(lambda state, value: (1, 2), output="n long", keygroups=3)

@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_a_dead_letter_where_there_are_some(feed, run_job):
     # The calls that gave what does not fit have not counted: their state is undone.
     assert sorted(map(tuple, good)) == [("a", 1, 10), ("a", 2, 11)]
     assert sorted((row.v, row.error.split(":")[0]) for row in dead) == [(2, "OutputError"), (3, "OutputError")]
-    assert "the column 'v' is bigint, and 5.7 (a float) does not fit" in next(row.error for row in dead if row.v == 2)
+    assert "the column 'v' is bigint, but 5.7 (a float) does not fit" in next(row.error for row in dead if row.v == 2)
 
 
 def test_a_bundle_with_what_does_not_fit_leaves_no_state(feed, run_job):
@@ -215,7 +215,7 @@ def test_a_bundle_with_what_does_not_fit_leaves_no_state(feed, run_job):
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
-        ("a varchar(3), b array<char(2)>", ["varchar\\(3\\), which only tables have", "'b' is char\\(2\\)"]),
+        ("a varchar(3), b array<char(2)>", ["varchar\\(3\\), which only tables can have", "'b' is char\\(2\\)"]),
         ("a interval day", ["would hide seconds"]),
         ("a int, a int", ["two columns with the name 'a'"]),
         ("a struct<x:int,x:int>", ["The struct 'a' has two columns with the name 'x'"]),

@@ -86,8 +86,8 @@ def test_no_java(monkeypatch, tmp_path, capfd):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main(["doctor"]) == 1
     said = capfd.readouterr().out
-    assert f"JAVA_HOME is {tmp_path}, and there is no" in said
-    assert "not tried: first mend Java" in said
+    assert f"JAVA_HOME is {tmp_path}, but there is no" in said
+    assert "not tried: first fix Java" in said
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["doctor", "--no-spark"]) == 1

@@ -84,7 +84,7 @@ def test_a_file_that_stays_damaged_is_an_error(spark, elsewhere, tmp_path):
         ("abfss://a@b.dfs.core.windows.net/checkpoint", "org.apache.hadoop:hadoop-azure:"),
         ("gs://bucket/checkpoint", "gcs-connector"),
         ("s3://bucket/checkpoint", "write s3a:// instead of s3://"),
-        ("nothing://bucket/checkpoint", "look whether the scheme is written correctly"),
+        ("nothing://bucket/checkpoint", "check the spelling of the scheme"),
     ],
 )
 def test_a_file_system_without_its_jars(spark, capsys, path, told):

@@ -122,12 +122,12 @@ def edited(rows, cell, nth=0, **changes):
 
 
 OTHER_TYPES = {
-    "a text for a number": ("total", '"many"', "it is of the type str, and all that is stored is int"),
-    "a broken number": ("total", "5.5", "it is of the type float, and all that is stored is int"),
-    "in a bag": ("amounts", '[1, "two"]', "one of its values is of the type str"),
+    "a text for a number": ("total", '"many"', "it has the type str, but all stored values are int"),
+    "a broken number": ("total", "5.5", "it has the type float, but all stored values are int"),
+    "in a bag": ("amounts", '[1, "two"]', "one of its values has the type str"),
     "a text for a bag": ("amounts", '"abc"', "which a bag cell cannot have"),
-    "in an ordered list": ("times", '[{"$tuple": [{"$timestamp": 5}, "x"]}]', "one of its values is of the type str"),
-    "in a set": ("kinds", '{"$set": [7]}', "one of its values is of the type int"),
+    "in an ordered list": ("times", '[{"$tuple": [{"$timestamp": 5}, "x"]}]', "one of its values has the type str"),
+    "in a set": ("kinds", '{"$set": [7]}', "one of its values has the type int"),
     "a list for a set": ("kinds", '["kind 1"]', "which a set cell cannot have"),
     "a list for a map": ("by_kind", "[]", "which a map cell cannot have"),
 }
@@ -148,10 +148,10 @@ def test_values_of_another_type_are_told_all_together(spark, export, tmp_path):
     told = str(refused.value)
     for _, _, problem in OTHER_TYPES.values():
         assert problem in told
-    assert "The kind is 'bag', and that of the cell is 'value'." in told
+    assert "The kind is 'bag', but that of the cell is 'value'." in told
     assert "The coder 'varint' cannot encode 'x' of type str." in told
     assert "- running, key" in told
-    assert "it is of the type list, and all that is stored is int" in told
+    assert "it has the type list, but all stored values are int" in told
     assert sorted(path.name for path in tmp_path.iterdir()) == ["export"]
 
 
@@ -172,7 +172,7 @@ def test_another_type_for_a_whole_cell(spark, export, tmp_path):
 def test_an_export_apart_from_its_checkpoint(spark, payments, export, tmp_path):
     before = checksums(payments.stopped)
     for directory in (f"{payments.stopped}/export", payments.stopped):
-        with pytest.raises(CheckpointError, match=r"lies in|the same place"):
+        with pytest.raises(CheckpointError, match=r"lies in|the same directory"):
             state_export(spark, payments.stopped, directory)
     with pytest.raises(CheckpointError, match="lies in"):
         state_import(spark, str(export), str(export / "new"))
@@ -237,7 +237,7 @@ def test_what_cannot_be_imported(spark, payments, tmp_path):
         state_import(spark, str(tmp_path), str(tmp_path / "new"))
     with pytest.raises(CheckpointError, match="There is something at"):
         state_import(spark, payments.export, payments.stopped)
-    with pytest.raises(InputError, match="no policy"):
+    with pytest.raises(InputError, match="not a policy"):
         state_import(spark, payments.export, payments.stopped, on_conflict="guess")
 
 
@@ -246,7 +246,7 @@ def test_the_commands(spark, payments, tmp_path, capsys):
     assert main(["state", "export", payments.stopped, out, "--batch", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["batch"] == 1
     assert main(["state", "import", out, str(tmp_path / "new")]) == 0
-    assert "goes on after micro-batch 1" in capsys.readouterr().out
+    assert "resumes after micro-batch 1" in capsys.readouterr().out
     assert main(["state", "export", payments.stopped, out]) == 1
     assert "There is something at" in capsys.readouterr().err
 

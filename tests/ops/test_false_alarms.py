@@ -93,7 +93,7 @@ def test_a_step_that_is_used_twice_is_refused(source, tmp_path):
 def test_a_step_more_is_no_lost_state(source, tmp_path):
     run(count(source), tmp_path)
     more = hf.keyed(count(source), key="k", value="n").par_do(Count(), output="k string, n int", name="more")
-    with pytest.raises(hf.StateConflict, match="there were 'count', and there are 'count', 'more'"):
+    with pytest.raises(hf.StateConflict, match="it has 'count', the job has 'count', 'more'"):
         run(more, tmp_path)
 
 

@@ -78,7 +78,7 @@ OTHERS = {1: (16, 16), 2: (8, 4)}
 
 @pytest.mark.parametrize("renames", [1, 2])
 def test_a_job_starts_with_the_code_that_fits(spark, history, left, renames):
-    """The old number of key groups if it was taken back, the new one if it was finished; the other is told which it is."""
+    """The old number of key groups if it was undone, the new one if it was finished; the other is told which it is."""
     checkpoint = left(renames)
     was = "4 and is 16" if renames == 1 else "16 and is 4"
     with pytest.raises(hf.StateConflict, match=f"key_groups was {was} now"):
@@ -99,7 +99,7 @@ def test_the_job_says_what_it_did(spark, left):
     steps = json.loads((checkpoint / "holdfast" / "manifest.json").read_text())["steps"]
     notes = check_job_manifest(spark, str(checkpoint), "history", [Step(*step) for step in steps.items()])
     operation = "a change of key groups (rescale: cells from 8 to 16, totals from 4 to 16)"
-    assert notes == [f"{operation} had been interrupted, and was taken back."]
+    assert notes == [f"{operation} had been interrupted, and was undone."]
 
 
 @pytest.mark.parametrize("renames", [1, 2])
@@ -138,7 +138,7 @@ def test_repair(spark, left, renames, capsys):
     assert tree(checkpoint) == before
     capsys.readouterr()
     assert main(["checkpoint", "repair", str(checkpoint), "--yes", "--json"]) == 0
-    outcome = ["it had changed nothing", "was taken back", "was finished"][renames]
+    outcome = ["it had changed nothing", "was undone", "was finished"][renames]
     assert outcome in from_json(capsys)["interrupted"]
     assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == ["manifest.json", "turn.json"]
     assert read_state(spark, str(checkpoint)).count() > 0
@@ -163,7 +163,7 @@ def test_what_was_to_be_done_need_not_be_known(left):
     checkpoint = left(1)
     (checkpoint / "holdfast" / "replacement" / "holdfast" / "manifest.json").write_text("[]")
     said = checkpoint_repair(None, str(checkpoint)).interrupted
-    assert said == "a replacement of the state (state import, or rescale) had been interrupted, and was taken back"
+    assert said == "a replacement of the state (state import, or rescale) had been interrupted, and was undone"
 
 
 def test_finishing_is_killed_too(left):

@@ -179,7 +179,7 @@ def test_what_was_removed_in_good_order_is_no_damage(checkpoint):
     assert checkpoint_verify(None, str(checkpoint)).problems == []
     place = open_checkpoint(None, str(checkpoint))
     assert place.check_history() == [2, 3, 4, 5]
-    with pytest.raises(CheckpointError, match="2 to 5 are"):
+    with pytest.raises(CheckpointError, match="it has 2 to 5"):
         place.check_batch(1)
 
 

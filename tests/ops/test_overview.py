@@ -124,7 +124,7 @@ def test_a_micro_batch_that_was_begun(copy, capfd):
     found = checkpoint_show(None, copy)
     assert (found.batch, found.planned, found.is_committed) == (last - 1, [last], True)
     assert main(["checkpoint", "show", copy]) == 0
-    assert f"{last}; the next start does it again" in capfd.readouterr().out
+    assert f"{last}; the next start processes it" in capfd.readouterr().out
     assert not checkpoint_show(None, copy, batch=last).is_committed
 
 
@@ -144,7 +144,7 @@ def test_bad_input(copy, tmp_path, capfd):
         ([str(tmp_path)], "is not a checkpoint of a streaming query"),
         (
             [copy, "--batch", "99"],
-            f"has no offsets of micro-batch 99: it has those of 0 to {checkpoint_show(None, copy).batch}.",
+            f"has no offsets of micro-batch 99; it has 0 to {checkpoint_show(None, copy).batch}.",
         ),
         ([copy, "--batch", "-1"], "has no offsets of micro-batch -1"),
     ):
@@ -166,7 +166,7 @@ def test_foreign_versions(copy, capfd):
     manifest.write_text(content)
     offsets = Path(copy) / "offsets" / str(checkpoint_show(None, copy).batch)
     offsets.write_text(offsets.read_text().replace("v1", "v7", 1))
-    with pytest.raises(CheckpointError, match="is of the version 'v7'"):
+    with pytest.raises(CheckpointError, match="has the version 'v7'"):
         checkpoint_show(None, copy)
 
 

@@ -55,7 +55,7 @@ def test_it_is_named_by_the_files_alone(mixed_up, tmp_path, capsys):
     checkpoint, wrong = mixed_up
     found = checkpoint_verify(None, str(checkpoint))
     assert [problem.path for problem in found.problems] == wrong
-    assert "in place of its own" in found.problems[0].what
+    assert "instead of its own" in found.problems[0].what
     assert found.last_whole_batch is None
     assert main(["savepoint", "create", str(checkpoint), str(tmp_path / "savepoint")]) == 1
     assert wrong[0] in error_of(capsys)
@@ -65,7 +65,7 @@ def test_it_is_named_by_the_files_alone(mixed_up, tmp_path, capsys):
 def test_no_job_starts_on_it(spark, history, mixed_up):
     checkpoint, wrong = mixed_up
     before = tree(checkpoint)
-    with pytest.raises(CorruptState, match="would begin from nothing") as caught:
+    with pytest.raises(CorruptState, match="would start from nothing") as caught:
         run_job(spark, history.input, checkpoint)
     assert all(path in caught.value.detail for path in wrong)
     assert tree(checkpoint) == before
@@ -93,7 +93,7 @@ def test_a_savepoint_of_it(history, tmp_path):
     write_savepoint(files, str(savepoint), made)
     _, problems = savepoint_verify(None, str(savepoint))
     assert [problem.path for problem in problems] == [str(savepoint / "state" / "0" / number) for number in "01"]
-    with pytest.raises(CorruptState, match="in place of its own"):
+    with pytest.raises(CorruptState, match="instead of its own"):
         savepoint_restore(None, str(savepoint), str(tmp_path / "new"))
 
 
@@ -137,7 +137,7 @@ def test_the_state_of_another_step(spark, tmp_path):
         jobs.make_job(spark, source, str(checkpoint), trigger="available now", step="other").run()
     found = checkpoint_verify(spark, str(checkpoint))
     assert [problem.path for problem in found.problems] == [str(checkpoint / "state" / "0")]
-    assert "it has state of 'mine', and the job has the steps 'other'" in found.problems[0].what
+    assert "it has state of 'mine', but the job has the steps 'other'" in found.problems[0].what
 
 
 def test_what_the_files_say(history):

@@ -159,7 +159,7 @@ def test_a_query_without_state(checkpoint, capsys):
     assert main(["checkpoint", "repair", str(checkpoint), "--yes"]) == 0
     out = capsys.readouterr().out
     assert "there is nothing to repair" in out
-    assert "whether a commit is true cannot be known" in out
+    assert "cannot show whether a commit is true" in out
 
 
 def test_nothing_without_being_told(false, capsys):

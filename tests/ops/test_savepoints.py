@@ -91,7 +91,7 @@ def test_an_earlier_micro_batch(checkpoint, tmp_path, capsys):
     assert (found.problems, len(found.notes), found.last_whole_batch) == ([], 1, 3)
     before = tree(checkpoint)
     assert main(["savepoint", "create", str(checkpoint), str(tmp_path / "c"), "--batch", "17"]) == 1
-    assert "0 to 5 are" in error_of(capsys)
+    assert "it has 0 to 5" in error_of(capsys)
     assert tree(checkpoint) == before
     assert not (tmp_path / "c").exists()
 
@@ -148,7 +148,7 @@ def test_every_kind_of_damage_is_named(history, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b'{"savepoint_version": 99}', "has version 99"), (b'{"savepoint_ver', "cut short"), (None, "is no savepoint")],
+    [(b'{"savepoint_version": 99}', "has version 99"), (b'{"savepoint_ver', "cut short"), (None, "is not a savepoint")],
 )
 def test_a_foreign_or_half_made_savepoint(history, tmp_path, capsys, content, said):
     copy = shutil.copytree(history.savepoint, tmp_path / "copy")
@@ -188,7 +188,7 @@ def test_bad_input(history, checkpoint, tmp_path, capsys):
     assert main(["savepoint", "create", str(history.input), str(tmp_path / "new"), "--json"]) == 1
     assert "is not a checkpoint" in json.loads(error_of(capsys))["error"]["what"]
     assert main(["savepoint", "restore", str(checkpoint), str(tmp_path / "new")]) == 1
-    assert "is no savepoint" in error_of(capsys)
+    assert "is not a savepoint" in error_of(capsys)
     assert main(["savepoint", "restore", str(history.savepoint), str(tmp_path / "new"), "--backend", "paper"]) == 1
     assert "the backend 'paper'" in error_of(capsys)
     assert main(["savepoint", "restore", str(history.savepoint), str(tmp_path / "new"), "--partitions", "0"]) == 2
@@ -264,7 +264,7 @@ def test_a_full_disk(history, checkpoint, small_disk, capsys):
     assert main(["savepoint", "create", str(checkpoint), str(small_disk / "new")]) == 1
     assert "could not be written: No space left on device" in error_of(capsys)
     assert main(["savepoint", "restore", str(history.savepoint), str(small_disk / "new")]) == 1
-    assert "make room there" in error_of(capsys)
+    assert "free some space there" in error_of(capsys)
     assert list(small_disk.iterdir()) == []
     assert tree(checkpoint) == before
 

@@ -99,7 +99,7 @@ def test_a_job_is_stopped(checkpoint, fast, capfd, by_name):
 def test_for_people(checkpoint, fast, capfd):
     with Pretended(checkpoint):
         assert main(["stop", "alerts"]) == 0
-        assert capfd.readouterr().out.startswith("Stopped alerts nothing committed, in ")
+        assert capfd.readouterr().out.startswith("Stopped alerts before its first commit, in ")
 
 
 def test_no_such_job(checkpoint, tmp_path, capfd):
@@ -142,7 +142,7 @@ def test_a_request_to_an_earlier_job_is_ignored(checkpoint, fast):
 
 def test_two_of_a_name(checkpoint, tmp_path, fast):
     with Pretended(checkpoint) as first, Pretended(str(tmp_path / "second")) as second:
-        with pytest.raises(CheckpointError, match="2 jobs of the name 'alerts' are running") as caught:
+        with pytest.raises(CheckpointError, match="2 jobs named 'alerts' are running") as caught:
             stop(None, "alerts")
         assert checkpoint in str(caught.value)
         stop(None, checkpoint)

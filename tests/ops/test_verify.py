@@ -132,7 +132,7 @@ def test_a_planned_micro_batch_is_normal(checkpoint):
     without_commit(checkpoint, 4)
     found = checkpoint_verify(None, str(checkpoint))
     assert (found.problems, found.last_whole_batch) == ([], 3)
-    assert found.notes == ["micro-batch 4 is planned and not committed: the next start of the job does it."]
+    assert found.notes == ["micro-batch 4 is planned and not committed: the next start of the job processes it."]
 
 
 def test_a_half_written_last_commit(checkpoint, capsys):
@@ -150,7 +150,7 @@ def test_the_command(spark, checkpoint, capsys):
     assert main(["checkpoint", "verify", str(checkpoint)]) == 1
     out = capsys.readouterr().out
     assert f"damaged: {checkpoint / 'offsets' / '5'}: " in out
-    assert "The last: 4." in out
+    assert "; the last is 4." in out
 
 
 def test_bad_input(checkpoint, tmp_path, capsys):

@@ -49,8 +49,8 @@ def test_the_line_that_says_most(text, cause):
 @pytest.mark.parametrize(
     ("reason", "what", "todo"),
     [
-        ("java.io.IOException: No space left on device", "a disk is full", "make room"),
-        ("x: ModuleNotFoundError: No module named 'holdfast'", "runs another Python", "PYSPARK_PYTHON"),
+        ("java.io.IOException: No space left on device", "a disk is full", "free some space"),
+        ("x: ModuleNotFoundError: No module named 'holdfast'", "runs a different Python", "PYSPARK_PYTHON"),
         ("org.apache.spark.SparkException: Python worker failed to connect back.", "could not be started", "less busy"),
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "killed or crashed", "memory"),
         (

@@ -270,7 +270,7 @@ def test_every_value_in_every_column(column, name):
         assert written(kind, value) == [None]
         if column == "void":
             return
-        with pytest.raises(hf.OutputError, match="the column 'c' is None, and it must not be null"):
+        with pytest.raises(hf.OutputError, match="the column 'c' is None, but it must not be null"):
             writer(kind, nullable=False).write([(value,)])
     elif name in fits:
         assert same(written(kind, value)[0], fits[name])
@@ -295,7 +295,7 @@ def check_refused(kind, column, value, usual):
     assert "'c'" in refused.value.what or "c[" in refused.value.what or "c." in refused.value.what
     assert refused.value.todo
     if "[" not in column and "<" not in column:
-        assert f"the column 'c' is {column}, and" in refused.value.what
+        assert f"the column 'c' is {column}, but" in refused.value.what
         assert f"(a {type(value).__name__})" in refused.value.what
 
 
@@ -365,7 +365,7 @@ class TestMessages:
         with pytest.raises(hf.OutputError) as refused:
             OutputWriter(self.SCHEMA, "count", "main").write([(1, []), (5.7, [{"at": DAY}, {"at": 19_000}])])
         text = str(refused.value)
-        assert "the column 'n' is bigint, and 5.7 (a float) does not fit: it takes whole numbers from -92" in text
+        assert "the column 'n' is bigint, but 5.7 (a float) does not fit: it takes whole numbers from -92" in text
         assert "tags[1].at is 19000 (a int), which does not fit: it takes dates" in text
         assert "round it" in text
         assert "could be days, seconds or a year" in text
@@ -378,9 +378,9 @@ class TestMessages:
 
     def test_nulls_inside(self):
         kind = pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))
-        with pytest.raises(hf.OutputError, match=r"c\['a'\] is None, and it must not be null"):
+        with pytest.raises(hf.OutputError, match=r"c\['a'\] is None, but it must not be null"):
             written(kind, {"a": None})
-        with pytest.raises(hf.OutputError, match="key None is None, and it must not be null"):
+        with pytest.raises(hf.OutputError, match="key None is None, but it must not be null"):
             written(kind, {None: 1})
 
     def test_keys_of_a_map_that_would_be_one(self):
@@ -411,7 +411,7 @@ class TestRecords:
             ("foreign", "it has a, b, which the schema does not, and it has no x, y"),
             ("5", "it is a int; give a tuple"),
             ("text", "it is a str; give a tuple"),
-            ("pairs", "it has 1 values, and the schema has 2 columns"),
+            ("pairs", "it has 1 values, but the schema has 2 columns"),
         ],
     )
     def test_what_it_cannot_be(self, name, says):
@@ -452,5 +452,5 @@ class TestRecords:
     def test_nulls_of_a_struct_with_fields_that_must_not_be(self):
         kind = FITS["struct<x:bigint,y:string not null>"][0]
         assert written(kind, None, (1, "a"), None) == [None, STRUCT, None]
-        with pytest.raises(hf.OutputError, match=r"c\.y is None, and it must not be null"):
+        with pytest.raises(hf.OutputError, match=r"c\.y is None, but it must not be null"):
             written(kind, None, (1, None))

@@ -287,7 +287,7 @@ def failures(factory: BackendFactory) -> dict[str, str]:
     [
         (Making(Unversioned), "the store goes back after a commit", "open gives the state of the store as it was"),
         (Making(Unversioned), "cells, each bundle rolled back once", "whose store was rolled back leaves no trace"),
-        (Making(Unversioned), "two attempts at once", "of two attempts at one bundle either may be the one that counts"),
+        (Making(Unversioned), "two attempts at once", "either of two attempts at one bundle may be the one that counts"),
         (Making(Unversioned, by_place=False), "places are apart", "a key group sees nothing of another"),
         (Making(Trusting), "keys, two workers by turns", "open sees what others have committed since"),
         (Making(Trusting), "cells, each bundle rolled back once", "missing: "),

@@ -1,1 +1,1 @@
-"""What is on disk: Spark's files as far as they have to be read, and ours beside them. Known to `spark` and to `ops`."""
+"""What is on disk: the parts of Spark's files that we read, and our own beside them. Used by `spark` and `ops`."""

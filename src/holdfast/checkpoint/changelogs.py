@@ -1,9 +1,9 @@
-"""Which key groups a file of a state store is of, by the first entries of a changelog.
+"""Which key groups a state store file belongs to, judging from the first entries of a changelog.
 
-Spark's own format, as it is in Spark 4.3; of what is not known nothing is said. A changelog is a stream of blocks, each with
-a head of 21 bytes and mostly compressed, and in them:
+This is Spark's own format as of Spark 4.3; anything unknown gives no answer. A changelog is a stream of blocks, usually
+compressed, each with a head of 21 bytes. They contain:
 
-    "v2", as Java writes a text
+    "v2", as Java writes a string
     entries   kind (1 byte: 1 put, 0x10 delete), bytes of the key (4, big-endian), the key, bytes of the value (4), the value
 
 The key of a blob begins with the number of its variable (2 bytes), 33 (4 bytes, little-endian), a zero, and a row of 32
@@ -32,7 +32,7 @@ _VARIABLE_BYTES = 2
 
 
 def first_label(changelog: bytes) -> int | None:
-    """The label of the first key group in a changelog; None if there is none, or if it has another form."""
+    """The label of the first key group in a changelog; None if there is none, or the format is unknown."""
     reader = _Reader(_blocks(changelog))
     if reader.take(len(_HEADER)) != _HEADER:
         return None
@@ -49,7 +49,7 @@ def first_label(changelog: bytes) -> int | None:
 
 
 def key_label(key: bytes) -> int | None:
-    """The label in the key of a blob in the state store; None if it is the key of something else."""
+    """The label in a blob's key in the state store; None if it is the key of something else."""
     head = key[_VARIABLE_BYTES : _VARIABLE_BYTES + len(_KEY_HEAD)]
     end = _VARIABLE_BYTES + len(_KEY_HEAD) + _LABEL.size
     if head != _KEY_HEAD or len(key) < end:
@@ -59,7 +59,7 @@ def key_label(key: bytes) -> int | None:
 
 
 def _blocks(content: bytes) -> Iterator[bytes]:
-    """The blocks of a changelog, decompressed one by one, as far as they have the usual form."""
+    """The blocks of a changelog, decompressed one by one, as far as they have the usual format."""
     at = 0
     while at + _BLOCK.size <= len(content):
         magic, token, stored, size, _ = _BLOCK.unpack_from(content, at)
@@ -85,7 +85,7 @@ def _decompressed(body: bytes, method: int, size: int) -> bytes | None:
 
 
 class _Reader:
-    """Reads from blocks as if they were one, no further than it has to."""
+    """Reads from blocks as if they were one, no further than necessary."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks = blocks
@@ -101,7 +101,7 @@ class _Reader:
         return taken
 
     def sized(self) -> bytes | None:
-        """Something with its size before it; None if there is nothing."""
+        """A length-prefixed field; None at the end."""
         stored = self.take(_LENGTH.size)
         size = -1 if stored is None else _LENGTH.unpack(stored)[0]
         return None if size < 0 else self.take(size)

@@ -1,7 +1,7 @@
-"""What is wrong with one file, without knowing what it belongs to: by the checksums it carries and by its form.
+"""What is wrong with a single file, judging by its checksums and format alone.
 
 Hadoop's local file system keeps `.name.crc` beside a file: `crc`, a zero byte, the number of bytes in a block (4 bytes), and
-for each block its CRC-32 (4 bytes), big-endian. A copy of a checkpoint does not have them; then the form has to tell.
+for each block its CRC-32 (4 bytes), big-endian. A copy of a checkpoint lacks them; then only the format can tell.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LZ4 = struct.Struct("<8sBiiI")
 
 
 def damage(files: Files, file: FileInfo, content: bytes) -> str | None:
-    """What is wrong with a file, whose name is its path in the checkpoint; None if nothing is."""
+    """What is wrong with a file, whose name is its path in the checkpoint; None if nothing."""
     recorded = files.side_checksums(file.path)
     if recorded is not None:
         found = _differs(content, recorded)
@@ -42,8 +42,8 @@ def _differs(content: bytes, recorded: bytes) -> str | None:
     blocks = -(-len(content) // size) if size > 0 else -1
     sums = (len(recorded) - _CRC.size) // 4
     if blocks != sums:
-        there = f"{len(content)} bytes" if content else "empty"
-        return f"it is cut short, or too long: it is {there}, and {sums} blocks of {size} bytes were written"
+        there = f"{len(content)} bytes" if content else "no bytes"
+        return f"it is cut short, or too long: it has {there}, but {sums} blocks of {size} bytes were written"
     for block in range(blocks):
         (expected,) = struct.unpack_from(">I", recorded, _CRC.size + 4 * block)
         if zlib.crc32(content[block * size : (block + 1) * size]) != expected:
@@ -71,7 +71,7 @@ def _malformed(name: str, content: bytes) -> str | None:
 
 
 def _bad_log(content: bytes, least: int) -> str | None:
-    """One of Spark's logs: a version, then lines of which those that look like JSON are JSON; or JSON alone."""
+    """Checks one of Spark's logs: a version, then lines, where those that look like JSON are JSON; or JSON alone."""
     if not content:
         return "it is empty: it was half-written"
     try:
@@ -96,7 +96,7 @@ def _bad_json(text: str) -> str | None:
 
 
 def _bad_form(text: bytes, form: Any) -> str | None:
-    """Whether what is JSON says what it should say."""
+    """Checks that JSON has the expected fields."""
     try:
         check_form(parse_json(text, infinite=True), form)
     except Malformed as error:
@@ -114,12 +114,12 @@ def _bad_zip(content: bytes) -> str | None:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         return f"it is not a whole snapshot ({error})"
     except CorruptState:
-        return "it does not say what it consists of"
+        return "it does not list its contents"
     return None
 
 
 def _bad_changelog(content: bytes) -> str | None:
-    """Only of the usual compression: blocks, of which the last is empty."""
+    """Checks only the usual compression: blocks, the last of which is empty."""
     if not content:
         return "it is empty"
     if not content.startswith(_LZ4_MAGIC):

@@ -1,6 +1,6 @@
-"""Making a directory that is whole or not there: it is built under another name beside its place, and then moved there.
+"""Makes a directory whole or not at all: it is built under another name beside its path, then moved there.
 
-Where it comes from and where it goes to must be apart, and nothing is followed that leads out of where it comes from.
+Source and destination must not overlap, and links that lead out of the source are not followed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["LINKED", "UNFINISHED", "building", "check_apart", "check_free", "che
 LINKED = "it is a link, and links are not followed"
 
 UNFINISHED = ".unfinished-"
-"""In the name of a directory that is being built, or that somebody who was killed has left."""
+"""Marks the name of a directory that is being built, or was left by a killed process."""
 
 
 def check_free(files: Files, path: str) -> None:
@@ -29,18 +29,18 @@ def check_free(files: Files, path: str) -> None:
     if info is None:
         return
     if not info.is_directory or files.entries(path):
-        raise CheckpointError(f"There is something at {path!r} already.", todo="give a path where nothing is")
+        raise CheckpointError(f"There is something at {path!r} already.", todo="give a path where nothing exists")
 
 
 def check_apart(source: str, destination: str) -> None:
-    """Raises CheckpointError if one path is the other or lies in it, also by way of links."""
+    """Raises CheckpointError if one path is the other or lies in it, even through links."""
     here, there = _real(source), _real(destination)
     if here == there:
-        raise CheckpointError(f"{source!r} and {destination!r} are the same place.", todo="give another place")
+        raise CheckpointError(f"{source!r} and {destination!r} are the same directory.", todo="give another path")
     for inner, outer, names in ((there, here, (destination, source)), (here, there, (source, destination))):
         if inner.startswith(outer.rstrip("/") + "/"):
             raise CheckpointError(
-                f"{names[0]!r} lies in {names[1]!r}: neither would be whole.", todo="give a place beside it, or elsewhere"
+                f"{names[0]!r} lies in {names[1]!r}: neither would be whole.", todo="give a path beside it, or elsewhere"
             )
 
 
@@ -50,21 +50,21 @@ def _real(path: str) -> str:
 
 
 def check_links(files: Files, path: str) -> None:
-    """Raises CheckpointError if there are links below a path: what they lead to is not part of it."""
+    """Raises CheckpointError if there are links below a path: their targets are not part of it."""
     links = files.links(path)
     if links:
         raise CheckpointError(
             f"There are links in {path!r}, and links are not followed: {links[0]!r}.",
             detail="\n".join(f"- {link}" for link in links[1:]),
-            todo="put what they lead to in their place",
+            todo="replace them with what they point to",
         )
 
 
 @contextlib.contextmanager
 def building(files: Files, path: str) -> Iterator[str]:
-    """A directory to fill, which is at `path` when all went well, and gone if not.
+    """Yields a directory to fill, which is moved to `path` if all goes well, and removed if not.
 
-    Raises CheckpointError if something is there already, or if what is written does not fit there.
+    Raises CheckpointError if something is there already, or if the disk is full.
     """
     path = path.rstrip("/")
     check_free(files, path)
@@ -85,8 +85,8 @@ def building(files: Files, path: str) -> Iterator[str]:
 
 def _not_written(path: str, error: OSError) -> CheckpointError:
     why = error.strerror or str(error)
-    todo = "make room there, or choose another place" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    todo = "free some space there, or choose another path" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
     if isinstance(error, PermissionError):
-        todo = "choose a place where you may write"
+        todo = "choose a path that you may write to"
     detail = f"The file is {error.filename!r}." if error.filename else ""
     return CheckpointError(f"{path!r} could not be written: {why}.", detail=detail, todo=todo)

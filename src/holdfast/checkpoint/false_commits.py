@@ -1,9 +1,9 @@
-"""Commits of micro-batches that nobody has processed, proved by the state files.
+"""Commits of micro-batches that were never processed, as proved by the state files.
 
 Every stateful operator leaves a file of version N + 1 in every partition when micro-batch N is processed. A commit is false
 if no partition of any operator has anything of that version or a later one, and all of them have the version before, whole.
-If only some lack it, it was processed and its state was lost since: the commit is true. A query that keeps no state leaves
-no trace of what was processed, so of its commits nothing can be known.
+If only some lack it, it was processed and its state was lost since: the commit is true. A query without state leaves no
+trace of what was processed, so nothing can be said about its commits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["false_commits", "why_false"]
 
 
 def false_commits(checkpoint: Checkpoint) -> list[int]:
-    """The micro-batches that are committed and were not processed: the last ones, if any."""
+    """The micro-batches that are committed but were not processed: the last ones, if any."""
     committed = checkpoint.committed()
     operators = checkpoint.operators()
     if not committed or not operators or checkpoint.missing_operators(operators):
@@ -25,7 +25,7 @@ def false_commits(checkpoint: Checkpoint) -> list[int]:
 
 
 def _is_whole_before(checkpoint: Checkpoint, operators: list[Operator], batch: int) -> bool:
-    """Whether the state that a micro-batch begins with is there; it is what proves that the files can be read at all."""
+    """Whether the state that a micro-batch starts from exists, which proves that the files can be read at all."""
     if batch == 0:
         return not any(_has_files(checkpoint, operator) for operator in operators)
     return all(checkpoint.can_read(operator, batch - 1) for operator in operators)
@@ -37,4 +37,4 @@ def _has_files(checkpoint: Checkpoint, operator: Operator) -> bool:
 
 
 def why_false(batch: int) -> str:
-    return f"micro-batch {batch} was never processed, no operator has state of version {batch + 1}"
+    return f"micro-batch {batch} was never processed: no operator has state of version {batch + 1}"

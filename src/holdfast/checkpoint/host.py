@@ -14,15 +14,15 @@ __all__ = ["ProcessId", "has_ended", "this_process"]
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process, told apart from all others: numbers are given again, also to processes that have nothing to do with it."""
+    """Identifies a process uniquely: process numbers alone are reused."""
 
     host: str
-    """Its name, for people."""
+    """The host's name, for messages."""
     machine: str
     """Equal for two processes if and only if they see each other by their numbers."""
     number: int
     started: str
-    """When, in whatever way the machine says so; empty if it does not."""
+    """When it started, in whatever form the machine gives; empty if unknown."""
 
 
 def this_process() -> ProcessId:
@@ -31,7 +31,7 @@ def this_process() -> ProcessId:
 
 
 def has_ended(process: ProcessId) -> bool | None:
-    """Whether a process of this machine is gone. None if this cannot be known, as with one of another machine."""
+    """Whether a process of this machine is gone. None if unknown, as for one on another machine."""
     if process.machine != _machine() or not process.started:
         return None
     try:
@@ -43,7 +43,7 @@ def has_ended(process: ProcessId) -> bool | None:
 
 @functools.cache
 def _machine() -> str:
-    """A restart, and a container, makes another machine: the numbers of processes begin anew there."""
+    """A reboot or a container counts as another machine: process numbers start over there."""
     parts = [socket.gethostname()]
     try:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -54,7 +54,7 @@ def _machine() -> str:
 
 
 def _started(number: int) -> str | None:
-    """When a process started; None if there is none, or only what its parent has not yet taken note of."""
+    """When a process started; None if it does not exist, or is only a zombie."""
     if not Path("/proc/self/stat").exists():
         return _started_by_ps(number)
     try:
@@ -65,6 +65,6 @@ def _started(number: int) -> str | None:
 
 
 def _started_by_ps(number: int) -> str | None:
-    """Where there is no /proc. Raises OSError if there is no `ps` either."""
+    """For machines without /proc. Raises OSError if there is no `ps` either."""
     found = subprocess.run(["ps", "-o", "lstart=", "-p", str(number)], capture_output=True, text=True, check=False)
     return found.stdout.strip() or None

@@ -1,4 +1,4 @@
-"""Labels: the grouping keys by which Spark distributes key groups over partitions, evenly.
+"""Labels: the grouping keys by which Spark distributes key groups evenly over partitions.
 
 Spark puts a row into the partition `pmod(hash(label), partitions)`. The label of group g is the smallest number whose
 hash is g modulo the number of groups; so with any number of partitions that divides the number of groups, each

@@ -1,16 +1,16 @@
-"""The layout of Spark's checkpoint directory, as far as it has to be known, in one place.
+"""The layout of Spark's checkpoint directory, as far as we need it.
 
     metadata                          {"id": the query's id}
-    offsets/<batch>                   where each source was at the end of a micro-batch, written before it is run
-    commits/<batch>                   that it was committed
+    offsets/<batch>                   where each source is at the end of a micro-batch, written before it runs
+    commits/<batch>                   says that it was committed
     sources/<n>/...                   what a source remembers by itself
     state/<operator>/_metadata/v2/<batch>, _stateSchema/...
     state/<operator>/<partition>/     RocksDB: <version>.zip is a snapshot, which names files in SSTs/;
                                       <version>.changelog is what one micro-batch changed
     holdfast/manifest.json            ours: the steps
 
-Micro-batch N leaves the state in version N + 1. A version can be read if there is a snapshot of it or before it, or none at
-all, and every changelog from there on.
+Micro-batch N leaves the state in version N + 1. A version can be read if there is a snapshot of it or an earlier one, or no
+snapshot at all, and every changelog from there on.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class Offsets:
     timestamp_millis: int
     settings: dict[str, str]
     sources: tuple[str | None, ...]
-    """For each source what it says of itself, or nothing."""
+    """Each source's own offset, or nothing."""
     partitions: int | None = None
-    """Of a shuffle, and so of the state, if the micro-batch says so."""
+    """Partitions of a shuffle, and so of the state, if the micro-batch records them."""
 
 
 @dataclass
 class Partition:
-    """The state files of one partition of an operator; of an operator with several stores, those of one store."""
+    """The state files of one partition of an operator; for an operator with several stores, those of one store."""
 
     number: int
     path: str
@@ -93,7 +93,7 @@ class Partition:
     """The files that snapshots name, by name."""
 
     def chain(self, version: int) -> list[FileInfo] | None:
-        """The snapshot and changelogs by which a version is read; None if it cannot be read any more."""
+        """The snapshot and changelogs from which a version is read; None if it can no longer be read."""
         base = self.base(version)
         if version - base > len(self.changelogs):
             return None
@@ -104,23 +104,23 @@ class Partition:
         return start + [step for step in steps if step is not None]
 
     def base(self, version: int) -> int:
-        """The snapshot from which a version is read; 0 if from the beginning."""
+        """The snapshot that a version is read from; 0 if from the beginning."""
         return max((v for v in self.snapshots if v <= version), default=0)
 
     def missing(self, version: int) -> list[str]:
-        """The paths of what is not there, and by which a version would be read."""
+        """The paths of missing files from which a version would be read."""
         base = self.base(version)
-        # Not more than there can be: of a version that is far off, the first that is missing says enough.
+        # Bounded: for a version far away, the first missing file says enough.
         last = min(version, base + 1 + len(self.changelogs))
         gone = [v for v in range(base + 1, last + 1) if v not in self.changelogs]
-        # Changelogs that begin late go on from a snapshot: of all that could be before them, that must have been there.
+        # Changelogs that start late follow a snapshot, so that must have existed.
         late = 0 if base else min((v for v in self.changelogs if v <= version), default=version + 1) - 1
         begun = [f"{late}.zip"] if late > 1 else [f"{v}.changelog" for v in gone if v <= late]
         return [join(self.path, name) for name in (*begun, *(f"{v}.changelog" for v in gone if v > late))]
 
     @property
     def newest(self) -> int:
-        """The highest version that there is a file of; 0 if there is none."""
+        """The highest version with a file; 0 if there is none."""
         return max((*self.snapshots, *self.changelogs), default=0)
 
     @property
@@ -137,28 +137,28 @@ class Operator:
     path: str
     properties: OperatorProperties
     partitions: tuple[Partition, ...]
-    """All that there are files of, also those that are no longer, or were not yet, in use."""
+    """All that have files, even if they are not yet or no longer in use."""
     counts: dict[int, int] = field(default_factory=dict)
-    """How many partitions there are, by the micro-batch from which on; empty if the operator does not record it."""
+    """The number of partitions, by the micro-batch from which it applies; empty if the operator does not record it."""
 
     def count_at(self, batch: int) -> int | None:
-        """How many partitions have the state after a micro-batch, as far as the operator records it."""
+        """How many partitions hold the state after a micro-batch, if the operator records it."""
         known = [number for number in self.counts if number <= batch]
         return self.counts[max(known)] if known else None
 
     @property
     def is_described(self) -> bool:
-        """Whether it says anything of itself: `_metadata` is there."""
+        """Whether it has a description: `_metadata` exists."""
         return self.name != _UNKNOWN
 
     @property
     def is_a_step(self) -> bool:
-        """Whether this is one of Holdfast's, by what it keeps."""
+        """Whether this is one of Holdfast's steps, judging by its state."""
         return is_a_step(self.name, self.properties)
 
 
 class Checkpoint:
-    """A checkpoint directory, as it is at the moment of each call."""
+    """A checkpoint directory; each call sees its present content."""
 
     def __init__(self, files: Files, path: str) -> None:
         self.files = files
@@ -192,7 +192,7 @@ class Checkpoint:
         return self.numbers("offsets")
 
     def committed(self) -> list[int]:
-        """The micro-batches that are committed, the last one last."""
+        """The committed micro-batches, in order."""
         return sorted(set(self.numbers("commits")) & set(self.planned()))
 
     def offsets(self, batch: int) -> Offsets:
@@ -204,27 +204,27 @@ class Checkpoint:
             return Offsets(batch, head.watermark, head.timestamp, head.conf, sources, head.partitions)
 
     def changes_partitions(self, batch: int) -> bool:
-        """Whether a planned micro-batch has no input, and only changes the number of partitions."""
+        """Whether a planned micro-batch has no input and only changes the number of partitions."""
         counts = {self.offsets(number).settings.get(SHUFFLE_PARTITIONS) for number in (batch - 1, batch)}
         return len(counts) > 1
 
     def next_watermark_millis(self, batch: int) -> int:
-        """The watermark that holds after a micro-batch."""
+        """The watermark after a micro-batch."""
         path = join(self.path, "commits", str(batch))
         lines = log_lines(self._read("commits", str(batch)), path)
         with in_form(path):
             return read_document(lines[0], Commit).watermark
 
     def operators(self) -> list[Operator]:
-        """All stateful operators, with the files that they have now."""
+        """All stateful operators, with their present files."""
         entries = self.files.entries(join(self.path, "state")) or []
         numbers = [number_of(entry.name) for entry in entries if entry.is_directory]
         return [self._operator(number) for number in numbers if number is not None]
 
     def partitions_at(self, operator: Operator, batch: int) -> dict[int, list[Partition]]:
-        """By number, the partitions that have the state after a micro-batch; with nothing for one that is missing.
+        """By number, the partitions that hold the state after a micro-batch; an empty list for a missing one.
 
-        The number of partitions can be changed, and the files of older micro-batches stay as they were.
+        The number of partitions can change, and files of older micro-batches stay as they were.
         """
         count = operator.count_at(batch)
         if count is None:
@@ -241,9 +241,9 @@ class Checkpoint:
         return [batch for batch, missing in self.missing_state().items() if not missing]
 
     def missing_state(self) -> dict[int, list[str]]:
-        """By committed micro-batch, the paths of what its state would be read from and that is not there.
+        """By committed micro-batch, the paths of missing files that its state would be read from.
 
-        A job that runs writes state before it commits; so commits are looked at first.
+        A running job writes state before it commits, so commits are listed first.
         """
         committed = self.committed()
         operators = self.operators()
@@ -251,7 +251,7 @@ class Checkpoint:
         return {batch: [*gone, *self._missing_at(operators, batch)] for batch in committed}
 
     def missing_operators(self, operators: list[Operator]) -> list[str]:
-        """The paths of operators that must be there after a commit and are not: by the manifest's steps, and by numbers."""
+        """The paths of operators that are missing after a commit, judging by the manifest's steps and by their numbers."""
         folder = join(self.path, "state")
         numbers = {operator.number for operator in operators}
         gone = [join(folder, str(number)) for number in range(max(numbers, default=0)) if number not in numbers]
@@ -264,13 +264,14 @@ class Checkpoint:
     def _step_count(self) -> int:
         with contextlib.suppress(CorruptState):
             return len(self.manifest.get("steps", {}))
-        # Whoever opens the checkpoint is told that the manifest is damaged.
+        # Opening the checkpoint reports the damaged manifest.
         return 0
 
     def check_batch(self, batch: int | None) -> int:
-        """A micro-batch whose state can be read: the one that is asked for, or the last that is committed.
+        """A micro-batch whose state can be read: the one asked for, or the last committed one.
 
-        Raises CorruptState, with what is missing, if its state should be there and is not: no older one is given instead.
+        If its state should exist but does not, raises CorruptState that names what is missing; never falls back to an
+        older one.
         """
         missing = self._settled_state()
         retained = [number for number, files in missing.items() if not files]
@@ -284,13 +285,13 @@ class Checkpoint:
             raise self._lost(wanted, missing[wanted], retained)
         if wanted not in retained:
             raise CheckpointError(
-                f"The state after micro-batch {wanted} is not in {self.path!r}: {spans(retained)} are.",
+                f"The state after micro-batch {wanted} is not in {self.path!r}; it has {spans(retained)}.",
                 todo="choose one of those; hf.Job(retained_batches=...) says how many are kept",
             )
         return wanted
 
     def check_history(self) -> list[int]:
-        """All retained micro-batches. Raises CorruptState if one that was committed among them cannot be read."""
+        """All retained micro-batches. Raises CorruptState if a committed one among them cannot be read."""
         missing = self._settled_state()
         retained = [number for number, files in missing.items() if not files]
         for batch, files in missing.items():
@@ -299,7 +300,7 @@ class Checkpoint:
         return retained
 
     def _settled_state(self) -> dict[int, list[str]]:
-        """What is missing; looked at again if a job that runs may have removed it meanwhile, because it has gone on."""
+        """What is missing; checked again if a running job may have removed it meanwhile."""
         for _ in range(_TRIES):
             missing = self.missing_state()
             if not any(missing.values()) or self.committed() == list(missing):
@@ -307,7 +308,7 @@ class Checkpoint:
         return missing
 
     def _lost(self, batch: int, missing: list[str], retained: list[int]) -> CorruptState:
-        others = f"; or take an earlier one, {spans(retained)} can be read: --batch {retained[-1]}" if retained else ""
+        others = f"; or choose an earlier one ({spans(retained)} can be read): --batch {retained[-1]}" if retained else ""
         return CorruptState(
             f"The state after micro-batch {batch} of {self.path!r} cannot be read: {missing[0]!r} is missing.",
             detail="\n".join(f"- {path}" for path in missing[1:]),
@@ -326,7 +327,7 @@ class Checkpoint:
         return missing
 
     def can_read(self, operator: Operator, batch: int) -> bool:
-        """Whether all that the state of an operator after a micro-batch is read from is there."""
+        """Whether all files exist from which an operator's state after a micro-batch is read."""
         return not self._missing_of(operator, batch)
 
     def table_names(self, snapshot: FileInfo) -> dict[str, int]:
@@ -354,7 +355,7 @@ class Checkpoint:
         return sorted(partitions, key=lambda partition: partition.number)
 
     def operator_metadata(self, number: int) -> dict[int, dict[str, Any]]:
-        """What an operator says of itself, by the micro-batch from which on; empty if it is in the older format."""
+        """An operator's descriptions, by the micro-batch from which each applies; empty if it is in the older format."""
         folder = join(self.path, "state", str(number), "_metadata", METADATA_VERSION)
         found: dict[int, dict[str, Any]] = {}
         for entry in self.files.entries(folder) or ():
@@ -366,9 +367,9 @@ class Checkpoint:
         return found
 
     def schema_paths(self, number: int, batch: int) -> list[str]:
-        """Where the schemas are without which the state of an operator after a micro-batch cannot be read.
+        """The paths of the schemas needed to read an operator's state after a micro-batch.
 
-        The metadata names them by whole paths, of where the checkpoint was when they were written.
+        The metadata names them by absolute paths, as of where the checkpoint was when they were written.
         """
         folder = join(self.path, "state", str(number), "_stateSchema")
         versions = {n: content for n, content in self.operator_metadata(number).items() if n <= batch}
@@ -384,7 +385,7 @@ class Checkpoint:
         self.files.write(path, f"{METADATA_VERSION}\n{json.dumps(content, separators=(',', ':'))}".encode())
 
     def write_partition_count(self, batch: int, partitions: int) -> None:
-        """Changes by how many partitions a micro-batch says it ran."""
+        """Changes the number of partitions that a micro-batch records."""
         path = join(self.path, "offsets", str(batch))
         self.offsets(batch)
         version, head, *sources = self._read("offsets", str(batch)).decode("utf-8", "replace").split("\n")
@@ -395,7 +396,7 @@ class Checkpoint:
         self.files.write(path, "\n".join([version, changed, *sources]).encode())
 
     def _older_metadata(self, path: str) -> OperatorMetadata | None:
-        """Of an operator of Spark's own."""
+        """The metadata of one of Spark's own operators."""
         file = join(path, "_metadata", "metadata")
         data = self.files.read(file)
         if data is None:
@@ -405,7 +406,7 @@ class Checkpoint:
             return read_document(line, OperatorMetadata)
 
     def _partitions(self, number: int, path: str) -> list[Partition]:
-        """The stores of a partition: one, or several in directories below, as Spark's own joins have."""
+        """The stores of a partition: one, or several in subdirectories, as for Spark's own joins."""
         below = [e for e in self.files.entries(path) or () if e.is_directory and e.name not in ("SSTs", "_metadata")]
         return [self._partition(number, entry.path) for entry in below] or [self._partition(number, path)]
 
@@ -421,7 +422,7 @@ class Checkpoint:
         return partition
 
     def numbers(self, folder: str) -> list[int]:
-        """Of which micro-batches a log, "offsets" or "commits", has an entry."""
+        """The micro-batches that have an entry in a log, "offsets" or "commits"."""
         entries = self.files.entries(join(self.path, folder)) or []
         return sorted(number for entry in entries if (number := number_of(entry.name)) is not None)
 
@@ -434,30 +435,30 @@ class Checkpoint:
 
 
 def open_checkpoint(spark: SparkSession | None, path: str) -> Checkpoint:
-    """The checkpoint at a path. Raises CheckpointError if there is none, none of a known version, or one whose state an
-    operation has moved that was not finished."""
+    """The checkpoint at a path. Raises CheckpointError if there is none, if its version is unknown, or if an unfinished
+    operation has moved its state."""
     checkpoint = find_checkpoint(spark, path)
     unfinished = interrupted(checkpoint.files, checkpoint.path)
     if unfinished is not None:
         raise CheckpointError(
             f"{unfinished[0].upper()}{unfinished[1:]}.",
             detail=f"The checkpoint is {checkpoint.path!r}.",
-            todo=f"finish it or take it back: holdfast checkpoint repair {checkpoint.path}; a start of the job does so, too",
+            todo=f"finish or undo it: holdfast checkpoint repair {checkpoint.path}; starting the job does so too",
         )
     return checkpoint
 
 
 def find_checkpoint(spark: SparkSession | None, path: str) -> Checkpoint:
-    """The checkpoint at a path, for who finishes what was interrupted. Raises CheckpointError if there is none, or none of a
-    known version."""
+    """The checkpoint at a path, even if an operation on it was interrupted. Raises CheckpointError if there is none, or its
+    version is unknown."""
     files = files_of(spark, path)
     path = path.rstrip("/")
     if files.info(path) is None:
-        raise CheckpointError(f"There is nothing at {path!r}.", todo="give the directory that the job has as its checkpoint")
+        raise CheckpointError(f"There is nothing at {path!r}.", todo="give the job's checkpoint directory")
     if files.info(join(path, "metadata")) is None or files.entries(join(path, "offsets")) is None:
         raise CheckpointError(
             f"{path!r} is not a checkpoint of a streaming query: it has no 'metadata' and 'offsets'.",
-            todo="give the directory that the job has as its checkpoint",
+            todo="give the job's checkpoint directory",
         )
     checkpoint = Checkpoint(files, path)
     _ = checkpoint.query_id, checkpoint.manifest
@@ -465,7 +466,7 @@ def find_checkpoint(spark: SparkSession | None, path: str) -> Checkpoint:
 
 
 def spans(numbers: list[int]) -> str:
-    """Numbers in few words: 3 to 7, 9."""
+    """Numbers as ranges: 3 to 7, 9."""
     return ", ".join(f"{a} to {b}" if a != b else str(a) for a, b in _runs(numbers)) or "none"
 
 
@@ -480,14 +481,14 @@ def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _described(line: str) -> dict[str, Any]:
-    """The metadata of an operator, to be changed and written again."""
+    """An operator's metadata, to be changed and written back."""
     content: dict[str, Any] = parse_json(line)
     check_form(content, OperatorMetadata)
     return content
 
 
 def _manifest(data: bytes) -> dict[str, Any]:
-    """What a job has written, of whatever version."""
+    """A job's manifest, of any version."""
     content: dict[str, Any] = parse_json(data, infinite=True)
     if isinstance(content, dict) and content.get("manifest_version") == _MANIFEST_VERSION:
         check_form(content, JobForm)

@@ -1,19 +1,20 @@
 """The lock on a checkpoint: one job, or one tool that writes, at a time.
 
-`<checkpoint>/holdfast/lock.json` says who has it: the owner, its host and process, since when, and its last sign of life,
+`<checkpoint>/holdfast/lock.json` names the holder: the owner, its host and process, since when, and its last sign of life,
 which is renewed every ten seconds. A lock is stale if its process has ended, which is known at once on the same machine,
 or if it has given no sign of life for a minute.
 
 Rules:
 
-* A lock is taken by creating the file, which only one of several can do.
-* A stale lock is replaced by who holds the guard of it, a lock of the same kind beside it, and still finds it as it was. So
-  of several that find the same stale lock one gets it, and one that dies on the way leaves a stale guard, to which the
-  same applies.
-* The holder looks before each sign of life whether the lock is still its own. If somebody else has it, the holder was
-  taken for dead: it is told so, and must stop. If the file is gone, it is made again, unless others have had it since
-  (`turns.py`), which is as if they had it still.
-* A sign of life that cannot be written, because the disk is full or the network away, is tried again; nothing else happens.
+* A lock is taken by creating the file, which only one contender can do.
+* A stale lock may be replaced only by the holder of its guard, a lock of the same kind beside it, and only if it is still
+  unchanged. So if several find the same stale lock, one gets it; and one that dies on the way leaves a stale guard, to which
+  the same applies.
+* Before each sign of life the holder checks that the lock is still its own. If somebody else has it, the holder was
+  presumed dead: it is told so, and must stop. If the file is gone, it is made again, unless others have had the lock since
+  (`turns.py`), which counts as if they still had it.
+* A sign of life that cannot be written, because the disk is full or the network is down, is tried again; nothing else
+  happens.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _AGAIN_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class LockInfo:
-    """Who has a checkpoint, and since when."""
+    """Who holds the lock on a checkpoint, and since when."""
 
     owner: str
     process: ProcessId
@@ -69,7 +70,7 @@ class LockInfo:
         return ended or self._left_over()
 
     def _left_over(self) -> bool:
-        """Whether it is of this process, which knows nothing of it: its removal failed."""
+        """Whether it names this process, which does not hold it: its removal failed."""
         return self.process == this_process() and self.token not in _held
 
     def __str__(self) -> str:
@@ -77,11 +78,11 @@ class LockInfo:
 
 
 class Lock:
-    """A lock that can be taken, and given back, as often as one likes, but by one holder at a time.
+    """A lock that can be acquired and released repeatedly, by one holder at a time.
 
-    `every_second` is called about that often while the lock is held, `on_lost` once with whoever has taken it over. Both
-    are called from a thread of the lock's own. `in_use` says whether the holder still needs it: if not, another of the same
-    process may have it.
+    While the lock is held, `every_second` is called about that often, and `on_lost` once with the one who took it over. Both
+    are called from the lock's own thread. `in_use` says whether the holder still needs it; if not, another holder in the
+    same process may take it.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class Lock:
             before.release()
         self._taken_at = _now()
         self.lost = None
-        # What is not in there would be taken for a leftover of this process.
+        # A lock that is not in there would be mistaken for a leftover of this process.
         _held[self._token] = self
         try:
             _take(self._files, self._path, self._content, self._checkpoint)
@@ -135,12 +136,12 @@ class Lock:
         return self
 
     def release(self) -> None:
-        """Gives the lock back; nothing happens if it is not held, or no longer."""
+        """Releases the lock; does nothing if it is not held, or no longer."""
         with self._turn:
             if not self.is_held:
                 return
             self._ended.set()
-            # If it cannot be removed it is stale all the same, since nobody here knows it any more.
+            # If it cannot be removed it is stale anyway, since nobody here holds it any more.
             with contextlib.suppress(Exception):
                 if self._is_own():
                     self._files.remove(self._path)
@@ -151,16 +152,16 @@ class Lock:
         if self.lost is _SOMEBODY:
             raise CheckpointLocked(
                 f"Others have used the checkpoint {self._checkpoint!r} since this process last gave a sign of life.",
-                detail="It was taken for dead, and has written nothing since.",
-                todo="start it again: it goes on from the last committed micro-batch",
+                detail="It was presumed dead, and has written nothing since.",
+                todo="start it again: it resumes after the last committed micro-batch",
             )
         if self.lost is not None:
             raise _locked(self._checkpoint, self.lost, "was taken over by")
 
     def confirm(self) -> None:
-        """Raises CheckpointLocked if somebody else has taken the lock: to be asked before what cannot be taken back.
+        """Raises CheckpointLocked if somebody else has taken the lock. Call this before anything that cannot be undone.
 
-        What was seen a moment ago is not looked at again: a lock is only taken over from who gives no sign for a minute.
+        A check a moment ago still counts: a lock is only taken over after a minute without a sign of life.
         """
         with self._turn:
             if _awake_seconds() - self._confirmed > _TRUST_SECONDS:
@@ -168,8 +169,8 @@ class Lock:
         self.check()
         if not self.is_held:
             raise CheckpointLocked(
-                f"The lock on the checkpoint {self._checkpoint!r} has been given back, and nothing more may be written.",
-                todo="start the job again: it goes on from the last committed micro-batch",
+                f"The lock on the checkpoint {self._checkpoint!r} has been released, so nothing more may be written.",
+                todo="start the job again: it resumes after the last committed micro-batch",
             )
 
     @property
@@ -178,7 +179,7 @@ class Lock:
 
     @property
     def is_of_this_process(self) -> bool:
-        """Not so in a process that was forked from the holder's."""
+        """False in a process that was forked from the holder's."""
         return self._process.number == os.getpid()
 
     @property
@@ -192,7 +193,7 @@ class Lock:
                 self._files.write(self._path, self._content())
 
     def _look(self) -> bool:
-        """Whether the lock is there and still one's own. Makes it again if it is gone; notes it if it was lost."""
+        """Whether the lock exists and is still ours. Makes it again if it is gone; records it if it was lost."""
         if not self.is_held:
             return False
         if not is_turn_of(self._files, self._checkpoint, self._token):
@@ -206,7 +207,7 @@ class Lock:
             stored = _read(self._files, self._path)
         info = None if stored is None else _info(self._files, self._path, stored)
         if info is None or (not info.token and _age(info) < _BEAT_SECONDS / 2):
-            # Gone, or being written: the next look tells by whom.
+            # Gone, or being written: the next look will show by whom.
             return False
         if info.token not in ("", self._token):
             self._lose(info)
@@ -228,7 +229,7 @@ class Lock:
         beaten = time.monotonic()
         while not ended.wait(_LOOK_SECONDS):
             if time.monotonic() - beaten >= _BEAT_SECONDS:
-                # A full disk, or a file system that is away, is no reason to stop.
+                # A full disk or an unreachable file system is no reason to stop.
                 with contextlib.suppress(Exception):
                     self.beat()
                     beaten = time.monotonic()
@@ -239,7 +240,7 @@ class Lock:
             self._on_lost(self.lost)
 
     def _sweep(self) -> None:
-        """Removes what others left who were killed while they wrote or took over."""
+        """Removes what others left when they were killed while writing or taking over."""
         folder, _, name = self._path.rpartition("/")
         with contextlib.suppress(Exception):
             for entry in self._files.entries(folder) or ():
@@ -260,10 +261,10 @@ class Lock:
 
 _EPOCH = datetime.fromtimestamp(0, timezone.utc)
 _SOMEBODY = LockInfo("somebody", ProcessId("an unknown host", "", 0, ""), _EPOCH, _EPOCH, "")
-"""Who has had the lock, and has given it back."""
+"""Stands for a holder that has released the lock."""
 
 _held: dict[str, Lock | None] = {}
-"""The locks, and guards, of this process by their tokens."""
+"""The locks and guards of this process, by token."""
 
 
 def new_token() -> str:
@@ -272,9 +273,9 @@ def new_token() -> str:
 
 @contextlib.contextmanager
 def holding(spark: SparkSession | None, checkpoint: str, owner: str) -> Iterator[Lock]:
-    """Holds the lock while a tool works. Raises CheckpointLocked at the beginning if somebody has it.
+    """Holds the lock while a tool works. Raises CheckpointLocked at the start if somebody else has it.
 
-    Whoever is about to make lasting changes after a long time may ask `check()` of what is given.
+    Call `check()` on the lock before making lasting changes after a long time.
     """
     lock = Lock(spark, checkpoint, owner).acquire()
     try:
@@ -284,11 +285,11 @@ def holding(spark: SparkSession | None, checkpoint: str, owner: str) -> Iterator
 
 
 def current_lock(spark: SparkSession | None, checkpoint: str) -> LockInfo | None:
-    """Who is using a checkpoint now; None if nobody is, or somebody who is gone."""
+    """Who is using a checkpoint now; None if nobody is, or the lock is stale."""
     files, path = files_of(spark, checkpoint), join(checkpoint, LOCK_FILE)
     stored = _read(files, path)
     if stored is None and not is_local(checkpoint):
-        # Where a file cannot be put in another's place in one step, there is none for a moment while it is renewed.
+        # On file systems that cannot replace a file atomically, it is absent for a moment while it is renewed.
         time.sleep(_AGAIN_SECONDS)
         stored = _read(files, path)
     if stored is None:
@@ -298,7 +299,7 @@ def current_lock(spark: SparkSession | None, checkpoint: str) -> LockInfo | None
 
 
 def _take(files: Files, path: str, content: Callable[[], bytes], checkpoint: str) -> None:
-    """Makes the file with this content one's own. Raises CheckpointLocked if somebody has it."""
+    """Takes the lock file with this content. Raises CheckpointLocked if somebody else has it."""
     for _ in range(_TRIES):
         if files.create(path, content()):
             return
@@ -316,13 +317,11 @@ def _take(files: Files, path: str, content: Callable[[], bytes], checkpoint: str
             raise _locked(checkpoint, info, "is in use:")
         elif _replace(files, path, stored, content, checkpoint):
             return
-    raise CheckpointLocked(
-        f"{checkpoint!r} is in use: others are taking and giving back its lock all the time.", todo="try again"
-    )
+    raise CheckpointLocked(f"{checkpoint!r} is in use: others keep taking and releasing its lock.", todo="try again")
 
 
 def _replace(files: Files, path: str, stale: bytes, content: Callable[[], bytes], checkpoint: str) -> bool:
-    """Puts a lock in the place of a stale one; whether that was still there."""
+    """Replaces a stale lock; returns whether it was still there."""
     guard = f"{path}.{hashlib.sha256(stale).hexdigest()[:16]}"
     token = new_token()
     _held[token] = None
@@ -341,7 +340,7 @@ def _replace(files: Files, path: str, stale: bytes, content: Callable[[], bytes]
 
 
 def _gives_signs(files: Files, path: str, info: LockInfo) -> bool:
-    """Whether a lock that looks old is renewed all the same: the clock of its host may be slow."""
+    """Whether a lock that looks old is still being renewed: its host's clock may be slow."""
     if has_ended(info.process) is not None:
         return False
     before = _read(files, path)
@@ -354,13 +353,13 @@ def _gives_signs(files: Files, path: str, info: LockInfo) -> bool:
 
 
 def _is_over(info: LockInfo) -> bool:
-    """Whether the holder, in this process, needs the lock no more but has not yet given it back."""
+    """Whether the holder, in this process, no longer needs the lock but has not yet released it."""
     held = _held.get(info.token)
     return held is not None and not held.needed
 
 
 def _read(files: Files, path: str) -> bytes | None:
-    """What a lock has in it. Where a file can be seen before it is whole, it is waited for a little."""
+    """The content of a lock. If a file may be visible before it is whole, waits a little."""
     stored = None
     for attempt in range(_TRIES):
         time.sleep(_AGAIN_SECONDS if attempt else 0)
@@ -371,7 +370,7 @@ def _read(files: Files, path: str) -> bytes | None:
 
 
 def _info(files: Files, path: str, stored: bytes) -> LockInfo | None:
-    """What a lock says. One that cannot be read was perhaps just begun: then its file says how old it is."""
+    """What a lock says. One that cannot be read may have just been created: then its file's age counts."""
     info = _parse(stored)
     if info is not None:
         return info
@@ -423,7 +422,7 @@ def _text(time: datetime) -> str:
 
 
 def _awake_seconds() -> float:
-    """A clock that goes on while the process, or the machine, sleeps."""
+    """A clock that keeps running while the process or the machine sleeps."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -434,7 +433,7 @@ def _now() -> datetime:
 
 @atexit.register
 def _release_all() -> None:
-    """A process that ends in good order leaves no lock, not even one that is stale only for who knows the process."""
+    """A process that exits normally leaves no lock, not even one that only its own machine would know to be stale."""
     for lock in list(_held.values()):
         if lock is not None and lock.is_of_this_process:
             lock.release()

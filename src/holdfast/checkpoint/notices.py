@@ -1,7 +1,7 @@
-"""What processes tell each other in small files: the lock, whose turn it is, a request to stop, a job that runs.
+"""What processes tell each other in small files: the lock, whose turn it is, a stop request, a running job.
 
-Anybody who can write to the checkpoint can write them. So their fields are typed; what is not such a notice is None; and
-names in them are shown as they are only if they can be shown.
+Anybody who can write to the checkpoint can write them. So their fields are typed, anything else is read as None, and names
+in them are shown literally only if they are printable.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class LockNotice(msgspec.Struct, frozen=True):
-    """Who has a checkpoint: `holdfast/lock.json`. Times are in UTC."""
+    """Who holds a checkpoint: `holdfast/lock.json`. Times are in UTC."""
 
     lock_version: int
     owner: _Name
@@ -57,7 +57,7 @@ class TurnNotice(msgspec.Struct, frozen=True):
 
 
 class StopNotice(msgspec.Struct, frozen=True):
-    """A request to stop: `holdfast/stop.json`."""
+    """A stop request: `holdfast/stop.json`."""
 
     token: _Name
     by: _Name = ""
@@ -72,7 +72,7 @@ class JobNotice(msgspec.Struct, frozen=True):
 
 
 def read_lock(data: bytes) -> LockNotice | None:
-    """What a lock says; None if it is not one, or one of another version."""
+    """The content of a lock; None if it is not one, or has another version."""
     found = _read(data, LockNotice)
     if found is None or found.lock_version != LOCK_VERSION or not found.token:
         return None
@@ -90,12 +90,12 @@ def read_turn(data: bytes) -> TurnNotice | None:
 
 
 def read_stop(data: bytes) -> StopNotice | None:
-    """What a request to stop says; None if it makes no sense."""
+    """The content of a stop request; None if it makes no sense."""
     return _read(data, StopNotice)
 
 
 def read_job(data: bytes) -> JobNotice | None:
-    """What an entry among the running jobs says; None if it makes no sense."""
+    """The entry of a running job; None if it makes no sense."""
     return _read(data, JobNotice)
 
 

@@ -1,12 +1,12 @@
-"""Which files the state after a micro-batch consists of: what a copy of it needs, and nothing else.
+"""The files that the state after a micro-batch consists of: what a copy of it needs, and nothing else.
 
-What should be there follows from the manifest's steps, from what the operators say of their partitions and schemas, and from
-where the sources were.
+What should exist follows from the manifest's steps, the operators' descriptions of their partitions and schemas, and the
+sources' offsets.
 
 metadata, holdfast/manifest.json
 offsets and commits of the micro-batch and of the one before it, both of which Spark reads when it starts
-sources/                          whole; of a file source, the log up to where it was
-state/<operator>/_metadata        the description that holds for the micro-batch, and the schemas that it names
+sources/                          all of it; for a file source, the log up to where it was
+state/<operator>/_metadata        the description that applies to the micro-batch, and the schemas that it names
 state/<operator>/<partition>/     the last snapshot, the files that it names, and the changelogs after it
 """
 
@@ -28,15 +28,15 @@ class Pieces:
     """The files of a micro-batch."""
 
     files: list[FileInfo] = field(default_factory=list)
-    """With names from the checkpoint on."""
+    """With names relative to the checkpoint."""
     missing: list[str] = field(default_factory=list)
-    """What should be there and is not, by its path."""
+    """The paths of missing files."""
     sizes: dict[str, int] = field(default_factory=dict)
-    """By path, the sizes that snapshots give for the files that they name."""
+    """By path, the sizes that snapshots record for their files."""
 
 
 class PieceFinder:
-    """Finds the files of micro-batches of a checkpoint, as it is now."""
+    """Finds the files of a checkpoint's micro-batches, as of now."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
@@ -66,12 +66,12 @@ class PieceFinder:
         return pieces
 
     def missing(self, batch: int, *, planned: bool) -> list[str]:
-        """What should be there of a micro-batch and is not; and what its sources need for the next one, if it is planned."""
+        """The missing files of a micro-batch, and those that its sources need for the next one if that is planned."""
         missing = [*self.pieces(batch).missing, *(self.missing_sources(batch + 1) if planned else ())]
         return list(dict.fromkeys(missing))
 
     def missing_sources(self, batch: int) -> list[str]:
-        """What the sources must remember when they were where the offsets of a micro-batch say, and do not."""
+        """The missing files of sources, judging by the offsets of a micro-batch."""
         return self._sources.missing(batch)
 
     def _found_common(self) -> Iterator[FileInfo]:
@@ -84,7 +84,7 @@ class PieceFinder:
             if not below.name.rpartition("/")[2].startswith("."):
                 yield replace(below, name=f"sources/{below.name}")
         for operator in self.operators:
-            # The stores of the first partition also have the schemas of operators in the older format.
+            # The first partition's stores also hold the schemas of operators in the older format.
             first = [join(store.path, "_metadata") for store in operator.partitions if store.number == 0]
             for folder in (join(operator.path, "_stateSchema"), *first):
                 for below in files.walk(folder):
@@ -99,7 +99,7 @@ class PieceFinder:
             pieces.missing += self._without_schemas(operator.number, max(known))
 
     def _without_schemas(self, number: int, described: int) -> list[str]:
-        """The schemas that are missing of those that an operator names."""
+        """The missing schemas among those that an operator names."""
         missing = self._missing_schemas.get((number, described))
         if missing is None:
             named = self._checkpoint.schema_paths(number, described)
@@ -144,7 +144,7 @@ class PieceFinder:
 
 
 def whole_pieces(checkpoint: Checkpoint, batch: int, *, planned: bool = False) -> list[FileInfo]:
-    """The files of a micro-batch. Raises CorruptState if one is missing, or if the plan of the next cannot be done."""
+    """The files of a micro-batch. Raises CorruptState if one is missing, or if the next one's plan cannot be run."""
     finder = PieceFinder(checkpoint)
     missing = finder.missing(batch, planned=planned)
     if missing:

@@ -1,7 +1,7 @@
-"""Whether the partitions of a step's state are in their places, told from the names and the first bytes of their files.
+"""Checks that partitions of a step's state have not been swapped, from the names and first bytes of their files.
 
-Spark looks for a key group in the partition that the hash of its label gives, and where it finds nothing, the key group is
-a new one. So with a partition in another's place, all its keys would begin from nothing. One key group of each tells.
+Spark looks for a key group in the partition given by the hash of its label; if it finds nothing, the key group is new. So if
+partitions were swapped, all their keys would start from nothing. One key group of each partition is enough to tell.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _THREADS = 16
 
 @dataclass(frozen=True)
 class Described:
-    """What an operator says of itself."""
+    """An operator's description of its partitions."""
 
     is_a_step: bool
     partitions: int
     since: int
-    """The micro-batch from which on there are so many."""
+    """The micro-batch from which this number applies."""
 
 
 def is_a_step(name: str, properties: OperatorProperties) -> bool:
-    """Whether an operator is one of Holdfast's, by what it keeps."""
+    """Whether an operator is one of Holdfast's steps, judging by its state."""
     return name in _OPERATOR_NAMES and "blobs" in [variable.name for variable in properties.variables]
 
 
 def described(files: Files, operator: str) -> Described | None:
-    """What the metadata of an operator says; None if there is none, or if it is not known how to read it."""
+    """An operator's metadata; None if there is none, or its format is unknown."""
     try:
         versions = dict(_versions(files, join(operator, "_metadata", METADATA_VERSION)))
         if not versions:
@@ -66,9 +66,9 @@ def _versions(files: Files, folder: str) -> Iterator[tuple[int, OperatorMetadata
 
 
 def misplaced(files: Files, operator: str) -> list[tuple[str, str]]:
-    """The partitions of a step in which there are key groups of another partition: where, and what is wrong.
+    """The partitions of a step that hold key groups of another partition: where, and what is wrong.
 
-    Nothing of an operator that is not a step, and of partitions whose files have an unknown form.
+    Says nothing about operators that are not steps, or partitions whose files have an unknown format.
     """
     known = described(files, operator)
     if known is None or not known.is_a_step:
@@ -84,13 +84,13 @@ def _problems(operator: str, number: int, labels: Iterable[int], known: Describe
         if right != number:
             yield (
                 join(operator, str(number)),
-                f"it has the state of partition {right} (key group {label}) in place of its own",
+                f"it has the state of partition {right} (key group {label}) instead of its own",
             )
             return
 
 
 def _labels(files: Files, partition: str, since: int) -> set[int]:
-    """Labels of some key groups of a partition; none if it has none, or if they cannot be told."""
+    """The labels of some of a partition's key groups; none if it has none, or they cannot be read."""
     snapshots: dict[int, FileInfo] = {}
     changelogs: dict[int, FileInfo] = {}
     for entry in files.entries(partition) or ():

@@ -1,7 +1,7 @@
 """A running job's presence: the lock on its checkpoint, its entry among the running jobs, and its stop-request watcher.
 
-A request is a file, `<checkpoint>/holdfast/stop.json`, that names the lock of the job that is to stop. The job looks for
-it about every second. A request that names another is an old one, and is removed.
+A request is a file, `<checkpoint>/holdfast/stop.json`, that names the lock of the job to stop. The job looks for it about
+every second. A request that names another lock is outdated, and is removed.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ STOP_FILE = "holdfast/stop.json"
 
 
 def ask_to_stop(files: Files, checkpoint: str, holder: LockInfo, by: str) -> None:
-    """Asks the job that has the lock to stop at the end of its micro-batch."""
+    """Asks the job that holds the lock to stop at the end of its micro-batch."""
     files.write(join(checkpoint, STOP_FILE), json.dumps({"token": holder.token, "by": by}).encode())
 
 
 def take_back(files: Files, checkpoint: str, token: str) -> None:
-    """Removes the request to a job."""
+    """Removes a stop request."""
     if _asked(files, checkpoint) == token:
         files.remove(join(checkpoint, STOP_FILE))
 
 
 class Presence:
-    """A job's presence, from each start of its query to the end of it."""
+    """A job's presence, from each start of its query to its end."""
 
     def __init__(self, name: str, checkpoint: str) -> None:
         self._name = name
@@ -56,7 +56,7 @@ class Presence:
     ) -> None:
         """Takes the lock, or keeps it. Raises CheckpointLocked if somebody else has it.
 
-        `runs`: whether the query is there, or about to be. `stop` stops it in good order, `abandon` at once.
+        `runs`: whether the query runs or is about to. `stop` stops it after its micro-batch, `abandon` at once.
         """
         with self._turn:
             if self._lock is not None and self._lock.is_held:
@@ -77,7 +77,7 @@ class Presence:
             register(self._job)
 
     def end(self) -> None:
-        """Gives the lock back, last of all, for others wait for it; nothing happens if this has been done."""
+        """Ends the presence, releasing the lock last, since others wait for it; does nothing the second time."""
         with self._turn:
             forget(self._job)
             if self._lock is not None and self._lock.is_held:
@@ -87,7 +87,7 @@ class Presence:
                 self._lock.release()
 
     def confirm(self) -> None:
-        """Raises CheckpointLocked if somebody else has the checkpoint by now: to be asked before a sink is written."""
+        """Raises CheckpointLocked if somebody else has the checkpoint by now. Call this before writing to a sink."""
         if self._lock is not None:
             self._lock.confirm()
 
@@ -98,7 +98,7 @@ class Presence:
 
     def _look(self) -> None:
         with self._turn:
-            # In one turn with the decision: a query that is started again meanwhile keeps the lock.
+            # Atomic with the decision: a query that is restarted meanwhile keeps the lock.
             if not self._runs():
                 self.end()
                 return
@@ -110,14 +110,14 @@ class Presence:
             self._files.remove(join(self._checkpoint, STOP_FILE))
 
     def _heed(self) -> None:
-        """Stops the job in a thread of its own: the signs of life must go on while a micro-batch ends."""
+        """Stops the job in a separate thread: signs of life must continue while a micro-batch ends."""
         if self._stopping is None or not self._stopping.is_alive():
             self._stopping = threading.Thread(target=self._stop, name="holdfast-stop", daemon=True)
             self._stopping.start()
 
 
 def _asked(files: Files, checkpoint: str) -> str | None:
-    """Whose stop is asked for: the token of a lock, or nobody's if the request makes no sense."""
+    """The token of the lock that is asked to stop; nobody's if the request makes no sense."""
     data = files.read(join(checkpoint, STOP_FILE))
     if data is None:
         return None

@@ -1,11 +1,11 @@
-"""The files that Spark writes into a checkpoint, as far as they have to be read: their fields, with their types.
+"""The files that Spark writes into a checkpoint: the fields we read, with their types.
 
     metadata                          {"id": …}
-    offsets/<batch>, commits/<batch>  a version, a line of JSON; of offsets also a line for each source
-    _metadata/v2/<batch>              a version, a line of JSON with another JSON text in it
+    offsets/<batch>, commits/<batch>  a version, a line of JSON; for offsets also a line for each source
+    _metadata/v2/<batch>              a version, a line of JSON that contains another JSON text
     <version>.zip                     has a file "metadata": a version, a line of JSON
 
-Whatever is not so raises CorruptState, or CheckpointError of a version that is not known.
+Anything else raises CorruptState, or CheckpointError for an unknown version.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class OffsetsHead(msgspec.Struct, rename={"watermark": "batchWatermarkMs", "time
 
     @property
     def partitions(self) -> int | None:
-        """Of a shuffle, if the micro-batch says so."""
+        """Partitions of a shuffle, if the micro-batch records them."""
         given = self.conf.get(SHUFFLE_PARTITIONS)
         if given is None:
             return None
@@ -91,7 +91,7 @@ class _StateVariable(msgspec.Struct, rename={"name": "stateName"}):
 
 
 class OperatorProperties(msgspec.Struct, rename={"variables": "stateVariables", "time_mode": "timeMode"}):
-    """What an operator says of itself."""
+    """An operator's own description of its state."""
 
     variables: list[_StateVariable] = []
     time_mode: str = ""
@@ -109,7 +109,7 @@ class _StoreInfo(msgspec.Struct, rename={"partitions": "numPartitions", "schemas
 class OperatorMetadata(
     msgspec.Struct, rename={"info": "operatorInfo", "stores": "stateStoreInfo", "properties": "operatorPropertiesJson"}
 ):
-    """What describes an operator, from a micro-batch on."""
+    """The description of an operator, valid from a micro-batch on."""
 
     info: _OperatorInfo
     stores: Annotated[list[_StoreInfo], msgspec.Meta(min_length=1)]
@@ -131,7 +131,7 @@ class _Snapshot(msgspec.Struct, rename={"tables": "sstFiles", "logs": "logFiles"
 
 
 def number_of(name: str) -> int | None:
-    """The number that is the name of a file, as Spark writes it; None of any other name."""
+    """The number that is a file's name, as Spark writes it; None for any other name."""
     return int(name) if _NUMBER.fullmatch(name) else None
 
 
@@ -141,13 +141,13 @@ def log_lines(data: bytes, path: str, versions: tuple[str, ...] = (LOG_VERSION,)
     if len(lines) < 2:
         raise CorruptState(f"{path!r} is damaged: it is cut short.", todo="go back to an earlier micro-batch")
     if lines[0] not in versions:
-        raise CheckpointError(f"{path!r} is of the version {lines[0]!r:.40}, which is not known here.", todo=FOREIGN)
+        raise CheckpointError(f"{path!r} has the version {lines[0]!r:.40}, which this Holdfast does not know.", todo=FOREIGN)
     return lines[1:]
 
 
 @contextlib.contextmanager
 def in_form(path: str, todo: str = "go back to an earlier micro-batch, or restore a savepoint") -> Iterator[None]:
-    """Around what reads a file: if that has another form than it should have, it is damaged."""
+    """Wraps the reading of a file: reports one with the wrong format as damaged."""
     try:
         yield
     except Malformed as error:
@@ -155,7 +155,7 @@ def in_form(path: str, todo: str = "go back to an earlier micro-batch, or restor
 
 
 def schema_name(path: str, written: str) -> str:
-    """The name, below its operator's folder of schemas, of one that metadata names by its whole path."""
+    """The name of a schema below its operator's schema folder, given the absolute path from the metadata."""
     name = written.rpartition("/_stateSchema/")[2]
     if not all(map(_PLAIN_NAME.fullmatch, name.split("/"))):
         raise CorruptState(f"{path!r} is damaged: it names a schema {written!r:.200}.", todo="restore a savepoint")
@@ -167,7 +167,7 @@ def snapshot_tables(data: bytes, path: str) -> dict[str, int]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if archive.getinfo("metadata").file_size > _DESCRIPTION_BYTES_MAX:
-                raise CorruptState(f"The snapshot {path!r} is damaged: what describes it is too large.")
+                raise CorruptState(f"The snapshot {path!r} is damaged: its description is too large.")
             content = archive.read("metadata").split(b"\n", 1)[1]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, LookupError, ValueError) as error:
         raise CorruptState(f"The snapshot {path!r} is damaged: {error}.") from None
@@ -175,12 +175,12 @@ def snapshot_tables(data: bytes, path: str) -> dict[str, int]:
         form = read_document(content, _Snapshot)
     found = {str(file.table or file.log): file.size for file in (*form.tables, *form.logs)}
     if not all(map(_PLAIN_NAME.fullmatch, found)):
-        raise CorruptState(f"The snapshot {path!r} is damaged: it names files outside of its folder.")
+        raise CorruptState(f"The snapshot {path!r} is damaged: it names files outside its folder.")
     return found
 
 
 def check_query_files(spark: SparkSession | None, checkpoint: str) -> None:
-    """Whether Spark can go on from what it has written, before it is asked to: what it reads first is whole."""
+    """Checks that the files Spark reads first are whole, before it is started."""
     files = files_of(spark, checkpoint)
     path = join(checkpoint, "metadata")
     data = files.read(path)

@@ -1,6 +1,6 @@
-"""The jobs of a user that run on this machine, by name: a small file for each, so that tools find their checkpoints.
+"""A user's running jobs on this machine, by name: a small file for each, so that tools find their checkpoints.
 
-It is a help, not a record: an entry counts only while the lock on its checkpoint is the one that it names.
+It is only a hint: an entry counts only while the lock on its checkpoint is the one that it names.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class RegisteredJob:
     name: str
     checkpoint: str
     token: str
-    """Of its lock."""
+    """The token of its lock."""
 
 
 def register(job: RegisteredJob) -> None:
-    """Notes that a job runs. A home directory that cannot be written to is no reason not to run."""
+    """Adds a running job. A home directory that cannot be written to does not stop a job."""
     with contextlib.suppress(OSError, RuntimeError):
         entry = _entry(job)
         content = {"name": job.name, "checkpoint": job.checkpoint, "token": job.token}
@@ -38,7 +38,7 @@ def register(job: RegisteredJob) -> None:
 
 
 def forget(job: RegisteredJob) -> None:
-    """Removes the entry of a job, unless it is another's by now."""
+    """Removes a job's entry, unless it is another's by now."""
     with contextlib.suppress(OSError, RuntimeError):
         entry = _entry(job)
         if _read(entry) == job:
@@ -46,7 +46,7 @@ def forget(job: RegisteredJob) -> None:
 
 
 def registered(name: str) -> list[RegisteredJob]:
-    """The jobs of a name, running or not."""
+    """The jobs with this name, running or not."""
     try:
         found = [_read(entry) for entry in sorted(_folder().glob("*.json"))]
     except RuntimeError:

@@ -1,10 +1,10 @@
-"""State that takes the place of other state in a checkpoint: what a tool leaves that was killed on the way, and the way out.
+"""Replacing the state of a checkpoint: what a tool leaves if it is killed on the way, and how to recover.
 
     holdfast/replacement…       the new state with its manifest, finished or not; if that is all, nothing has changed
-    holdfast/state-before       the old state, moved aside. As long as there is no `state/` it can be put back; if there is,
-                                it is the new one, and only its manifest has to follow
+    holdfast/state-before       the old state, moved aside. While there is no `state/`, it can be put back; if there is one,
+                                that is the new state, and only its manifest has to follow
 
-Both are gone when all is done. Only who has the lock of the checkpoint may finish it or take it back.
+Both are gone when all is done. Only the holder of the checkpoint's lock may finish or undo it.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ NEW_STATE = "holdfast/replacement"
 
 
 def interrupted(files: Files, checkpoint: str) -> str | None:
-    """Which operation has moved the state of a checkpoint and was not finished, and how far it got; None if none has."""
+    """Which operation moved the state of a checkpoint and did not finish, and how far it got; None if none did."""
     if files.info(join(checkpoint, OLD_STATE)) is None:
         return None
     operation = _operation(files, checkpoint)
     if files.info(join(checkpoint, "state")) is None:
-        return f"{operation} was interrupted: the state is moved aside, to {OLD_STATE!r}, and nothing is in its place"
-    return f"{operation} was interrupted: the new state is in its place, its manifest is not"
+        return f"{operation} was interrupted: the old state is in {OLD_STATE!r}, and the new state is not in place"
+    return f"{operation} was interrupted: the new state is in place, its manifest is not"
 
 
 def finish_replacing(files: Files, checkpoint: str) -> str | None:
-    """After a replacement, whether it was finished or killed at any point: one whole state, and the manifest of it.
+    """Leaves one whole state with its manifest, whether a replacement finished or was killed at any point.
 
-    Says what was done, if anything was.
+    Returns what was done, if anything.
     """
     said = _settle(files, checkpoint)
     for path in _begun(files, checkpoint):
         files.remove(path)
-        said = said or "what an interrupted operation had left was removed; it had changed nothing"
+        said = said or "the leftovers of an interrupted operation were removed; it had changed nothing"
     return said
 
 
 def left_over(files: Files, checkpoint: str) -> str | None:
-    """What an operation has left that was interrupted before it changed anything, or is at work now; None if nothing."""
+    """What an operation left that was interrupted before it changed anything, or is still running; None if nothing."""
     begun = _begun(files, checkpoint)
-    return f"an operation was interrupted before it changed anything, and has left {begun[0]!r}" if begun else None
+    return f"an operation was interrupted before it changed anything, and left {begun[0]!r}" if begun else None
 
 
 def _begun(files: Files, checkpoint: str) -> list[str]:
@@ -61,7 +61,7 @@ def _settle(files: Files, checkpoint: str) -> str | None:
     operation = _operation(files, checkpoint)
     if files.info(state) is None:
         files.move(old, state)
-        return f"{operation} had been interrupted, and was taken back"
+        return f"{operation} had been interrupted, and was undone"
     manifest = files.read(join(new, MANIFEST_FILE))
     if manifest is not None:
         files.write(join(checkpoint, MANIFEST_FILE), manifest)
@@ -70,7 +70,7 @@ def _settle(files: Files, checkpoint: str) -> str | None:
 
 
 def _operation(files: Files, checkpoint: str) -> str:
-    """What was to be done, as far as the two manifests tell."""
+    """The name of the operation, as far as the two manifests tell."""
     before, after = (
         _key_groups(files.read(join(place, MANIFEST_FILE))) for place in (checkpoint, join(checkpoint, NEW_STATE))
     )

@@ -1,8 +1,8 @@
-"""Which key groups a snapshot of a state store is of, by the keys with which its tables begin and end.
+"""Which key groups a state store snapshot belongs to, by the first and last keys of its tables.
 
 A snapshot is an archive. Its `metadata` names the tables, its `MANIFEST-…` is RocksDB's log of them: blocks of 32 KB with
-records (checksum 4 bytes, size 2, kind 1: 1 whole, 2 first part, 3 middle, 4 last), each with edits, a number and what
-belongs to it. Edit 103 adds a table: level, number, size, first key, last key. Of anything else nothing is said.
+records (checksum 4 bytes, size 2, kind 1: 1 whole, 2 first part, 3 middle, 4 last), each with edits: a number and its data.
+Edit 103 adds a table: level, number, size, first key, last key. Anything unknown gives no answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FILE_BYTES_MAX = 64 << 20
 _WHOLE, _FIRST, _LAST = 1, 2, 4
 _ADDED = 103
 _TEXTS = {1, 201}
-"""Edits with one text; so have all from 8192 on, which readers may skip."""
+"""Edits with one string; so are all from 8192 on, which readers may skip."""
 _NUMBERS = {2: 1, 3: 1, 4: 1, 6: 2, 9: 1, 10: 1, 200: 1, 203: 1, 300: 1, 202: 0}
 """How many numbers the others have."""
 _SKIPPED = 8192
@@ -38,11 +38,11 @@ _UNKNOWN = (
     NotImplementedError,
     RuntimeError,
 )
-"""What reading something else, or something damaged, fails with; RuntimeError: it says that it is encrypted."""
+"""What reading a foreign or damaged file raises; RuntimeError if it claims to be encrypted."""
 
 
 def table_labels(snapshot: bytes) -> set[int]:
-    """The labels at both ends of the tables of a snapshot, as far as they can be told."""
+    """The labels at both ends of a snapshot's tables, as far as they can be read."""
     try:
         with zipfile.ZipFile(io.BytesIO(snapshot)) as archive:
             content = json.loads(_read(archive, "metadata").split(b"\n", 1)[1])
@@ -61,7 +61,7 @@ def _read(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _added(log: bytes) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
-    """The tables that were added, with their first and last keys. Raises ValueError or IndexError at what is not known."""
+    """The added tables, with their first and last keys. Raises ValueError or IndexError at anything unknown."""
     for record in _records(log):
         edits = _Numbers(record)
         while edits.has_more:
@@ -93,7 +93,7 @@ def _records(log: bytes) -> Iterator[bytes]:
 
 
 class _Numbers:
-    """Reads what RocksDB writes: numbers of seven bits a byte, the lowest first, and texts with their size before them."""
+    """Reads RocksDB's encoding: numbers with seven bits per byte, lowest first, and length-prefixed strings."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -123,7 +123,7 @@ class _Numbers:
         _level, number, _size = self.number(), self.number(), self.number()
         ends = self.text(), self.text()
         self.number(), self.number()
-        # What else there is: a number and a text each, until the number 1.
+        # The rest: pairs of a number and a string, until the number 1.
         while self.number() != 1:
             self.text()
         return number, ends

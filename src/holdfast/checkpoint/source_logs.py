@@ -1,9 +1,8 @@
-"""What sources remember in a checkpoint, as far as it can be known what that should be.
+"""What sources remember in a checkpoint, where it is known what that should be.
 
-The offsets of a micro-batch say where each source was. A file source numbers the batches of files that it has seen: its
-offset is `{"logOffset": n}`, and `sources/<number>/` has a file for each batch. From time to time one, `<n>.compact`, takes
-the place of all before it. Without them it would take every file for a new one. Of other sources it is not known what they
-keep.
+The offsets of a micro-batch say where each source was. A file source numbers the sets of files that it has seen: its offset
+is `{"logOffset": n}`, and `sources/<number>/` has a file for each. From time to time one, `<n>.compact`, replaces all before
+it. Without these files, every file would look new to the source. What other sources keep is not known.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _COMPACT = ".compact"
 
 
 class SourceLogs:
-    """What the sources of a checkpoint remember, as it is now."""
+    """What the sources of a checkpoint remember now."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
@@ -31,7 +30,7 @@ class SourceLogs:
         self._offsets: list[tuple[str | None, ...]] | None = None
 
     def missing(self, batch: int) -> list[str]:
-        """The paths of what must be remembered after a micro-batch and is not there; none if its offsets are not there."""
+        """The paths of source files that are missing after a micro-batch; none if its offsets are missing."""
         if batch not in self._planned:
             return []
         missing: list[str] = []
@@ -42,10 +41,10 @@ class SourceLogs:
         return missing
 
     def _is_another(self, number: int) -> bool:
-        """Whether a source without a log is one of those before it, which the query reads twice.
+        """Whether a source without a log is an earlier source that the query reads twice.
 
-        That has two offsets, the same in every micro-batch, and one log. Of two sources that have always been at the same
-        offset, it cannot be told that the log of the second is missing.
+        Such a source has two offsets, equal in every micro-batch, and one log. If two sources have always been at the same
+        offset, a missing log of the second cannot be noticed.
         """
         histories = self._histories()
         if self._log(number) or number >= len(histories):
@@ -53,14 +52,14 @@ class SourceLogs:
         return any(self._log(n) and histories[n] == histories[number] for n in range(number))
 
     def _histories(self) -> list[tuple[str | None, ...]]:
-        """For each source its offsets in all micro-batches that are known."""
+        """For each source, its offsets in all known micro-batches."""
         if self._offsets is None:
             self._offsets = list(zip(*self._known_offsets(), strict=False))
         return self._offsets
 
     def _known_offsets(self) -> Iterator[tuple[str | None, ...]]:
         for batch in sorted(self._planned):
-            # Offsets that are damaged say nothing; and the other micro-batches are whole all the same.
+            # Damaged offsets say nothing, but the other micro-batches are still whole.
             with contextlib.suppress(CorruptState):
                 yield self._checkpoint.offsets(batch).sources
 
@@ -82,7 +81,7 @@ class SourceLogs:
 
 
 def _log_offset(offset: str | None) -> int | None:
-    """Up to which number a file source must have its log; None of another source."""
+    """The number up to which a file source must have its log; None for another source."""
     try:
         content = json.loads(offset or "null")
     except ValueError:

@@ -1,7 +1,7 @@
-"""What a job looks at before it starts: that the state it would go on from is there, whole by name, and in its place.
+"""What a job checks before it starts: that the state it resumes from is complete and in the right partitions.
 
-Spark itself finds some of this out in the first micro-batch, in other words, and some of it never. Only names are looked at,
-and of each partition one or two small files.
+Spark itself finds some of this in the first micro-batch, with less clear messages, and some of it never. Only file names are
+checked, and one or two small files of each partition.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _FOREIGN = re.compile(r"\d+(_.*)?\.(delta|snapshot)|\d+_.*\.(zip|changelog)")
 
 
 def check_start(files: Files, checkpoint: str, steps: int) -> None:
-    """Raises CheckpointError after a change of partitions that was not finished, and CorruptState if state that a job with
-    so many steps goes on from is missing, or in another place than its own."""
+    """Raises CheckpointError after an unfinished change of partitions, and CorruptState if state that a job with this many
+    steps resumes from is missing or in the wrong partition."""
     planned, committed = (_numbers(files, join(checkpoint, log)) for log in ("offsets", "commits"))
     done = sorted(set(planned) & set(committed))
     if not done:
@@ -42,12 +42,12 @@ def _numbers(files: Files, folder: str) -> list[int]:
 
 
 def _check_partitions(files: Files, checkpoint: str, committed: int, planned: int) -> None:
-    """A plan with another number of partitions is a change of them that was not finished."""
+    """A plan with another number of partitions is an unfinished change of that number."""
     before, after = (_partitions(files, join(checkpoint, "offsets", str(number))) for number in (committed, planned))
     if before is not None and after is not None and before != after:
         raise CheckpointError(
             f"A change of {checkpoint!r} from {before} to {after} partitions was not finished.",
-            todo=f"finish it: holdfast rescale {checkpoint} --partitions {after}; or take it back: --partitions {before}",
+            todo=f"finish it: holdfast rescale {checkpoint} --partitions {after}; or undo it: --partitions {before}",
         )
 
 
@@ -57,7 +57,7 @@ def _partitions(files: Files, path: str) -> int | None:
 
 
 def _check_versions(files: Files, checkpoint: str, operators: list[str], batch: int) -> None:
-    """Every partition of every step must have a file of the version that the last micro-batch left."""
+    """Every partition of every step must have a file for the version that the last micro-batch left."""
     wanted = {f"{batch + 1}.zip", f"{batch + 1}.changelog"}
     lacking, held = [], 0
     for operator in operators:
@@ -65,7 +65,7 @@ def _check_versions(files: Files, checkpoint: str, operators: list[str], batch: 
         for number in range(known.partitions if known is not None and known.is_a_step else 0):
             names = {entry.name for entry in files.entries(join(operator, str(number))) or ()}
             if any(_FOREIGN.fullmatch(name) for name in names):
-                # Spark has other ways to name the files, which nobody is told to use here.
+                # Spark can name its files in other ways, which we do not use.
                 return
             held += bool(wanted & names)
             if not wanted & names:
@@ -76,9 +76,9 @@ def _check_versions(files: Files, checkpoint: str, operators: list[str], batch: 
 
 def _missing(checkpoint: str, batch: int, paths: list[str], *, is_false: bool = False) -> HoldfastError:
     verify = f"see what is whole: holdfast checkpoint verify {checkpoint}"
-    repair = f"if it was never processed, take the commit back: holdfast checkpoint repair {checkpoint}"
+    repair = f"if it was never processed, remove the commit: holdfast checkpoint repair {checkpoint}"
     return CorruptState(
-        f"Micro-batch {batch} is committed, and the state after it is not in {checkpoint!r}: {paths[0]!r} is missing.",
+        f"Micro-batch {batch} is committed, but the state after it is not in {checkpoint!r}: {paths[0]!r} is missing.",
         detail="\n".join(f"- {path}" for path in paths[1:]),
         todo=repair if is_false else verify,
     )
@@ -86,7 +86,7 @@ def _missing(checkpoint: str, batch: int, paths: list[str], *, is_false: bool = 
 
 def _in_wrong_places(checkpoint: str, problems: list[tuple[str, str]]) -> CorruptState:
     return CorruptState(
-        f"State in {checkpoint!r} is not in its place, and its keys would begin from nothing.",
+        f"State in {checkpoint!r} is in the wrong partition, and its keys would start from nothing.",
         detail="\n".join(f"- {path}: {what}" for path, what in problems),
-        todo="put the partitions where they were, or restore a savepoint",
+        todo="put the partitions back, or restore a savepoint",
     )

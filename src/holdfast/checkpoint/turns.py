@@ -1,11 +1,11 @@
-"""Whose turn it is: a count of how often the lock on a checkpoint has been taken, that outlives the locks.
+"""Whose turn it is: counts how often the lock on a checkpoint has been taken, and outlives the locks.
 
 `<checkpoint>/holdfast/turn.json` names the last holder by the token of its lock:
 
     {"turn_version": 1, "turn": 7, "token": "…"}
 
-A lock that is given back is removed. So a driver that slept, was taken for dead, and wakes when the one that took over has
-ended as well finds no lock at all; the turn tells it that others have been there since.
+A released lock is removed. So a driver that slept, was presumed dead, and wakes after its successor has also ended finds no
+lock at all; the turn tells it that others have been there since.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TURN_VERSION = 1
 
 
 def take_turn(files: Files, checkpoint: str, token: str) -> None:
-    """Notes that the holder of this lock is the last one that has been there. Only who has the lock may do so."""
+    """Records the holder of this lock as the latest. Only the holder may do so."""
     number, _ = _read(files, checkpoint)
     content = {"turn_version": _TURN_VERSION, "turn": number + 1, "token": token}
     files.write(join(checkpoint, TURN_FILE), json.dumps(content).encode())
@@ -36,6 +36,6 @@ def is_turn_of(files: Files, checkpoint: str, token: str) -> bool:
 
 
 def _read(files: Files, checkpoint: str) -> tuple[int, str]:
-    """The number and the token; of a file that is not there, or damaged, those of nobody."""
+    """The number and the token; those of nobody if the file is missing or damaged."""
     found = read_turn(files.read(join(checkpoint, TURN_FILE)) or b"")
     return (0, "") if found is None or found.turn_version != _TURN_VERSION else (found.turn, found.token)

@@ -1,1 +1,1 @@
-"""The command line: one group of commands a file, each command a thin layer over `holdfast.ops`."""
+"""The command line: one command group per file, each command a thin layer over `holdfast.ops`."""

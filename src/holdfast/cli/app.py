@@ -1,4 +1,4 @@
-"""The groups of commands, to which each file of commands adds its own."""
+"""The command groups; each command file adds its own commands."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=_HELP,
 )
-state = typer.Typer(help="Look at state, export and import it.", no_args_is_help=True, context_settings=_HELP)
+state = typer.Typer(help="Show, export and import state.", no_args_is_help=True, context_settings=_HELP)
 checkpoint = typer.Typer(help="Look at a checkpoint as a whole.", no_args_is_help=True, context_settings=_HELP)
-savepoint = typer.Typer(help="Copies to keep, to move and to start from.", no_args_is_help=True, context_settings=_HELP)
+savepoint = typer.Typer(
+    help="Make and restore self-contained copies of a checkpoint.", no_args_is_help=True, context_settings=_HELP
+)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        # As other tools print it, for scripts to read.
+        # The usual form, which scripts can parse.
         typer.echo(f"holdfast {version('holdfast')}")
         raise typer.Exit
 
@@ -33,7 +35,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Operate stateful streams: look inside checkpoints, go back in time, take savepoints, rescale."""

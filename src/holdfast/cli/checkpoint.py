@@ -1,4 +1,4 @@
-"""`holdfast checkpoint`: a checkpoint as a whole, whether it is in order, and putting it in order."""
+"""`holdfast checkpoint`: show, verify and repair a checkpoint."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["repair", "show", "verify"]
 
 _STATE_TITLE = "State, by version (micro-batch N leaves version N + 1)"
-_STATE = ("operator", "partitions", "snapshots of", "size", "changelogs of", "size")
+_STATE = ("operator", "partitions", "snapshots", "size", "changelogs", "size")
 
 
 @group.command("show")
 def show(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> None:
-    """Show offsets by source, commits, watermark, versions and sizes of the state, and who is using it."""
+    """Show source offsets, commits, watermark, state versions and sizes, and who is using it."""
     with spark_for(checkpoint) as spark, working("Reading the checkpoint"):
         found = ops.checkpoint_show(spark, checkpoint, batch=batch)
     give(found.as_dict(), as_json, lambda: _show_overview(found))
@@ -57,18 +57,18 @@ def _facts(found: Overview) -> list[tuple[str, str]]:
     used = (
         "nobody" if user is None else f"{user['owner']} on {user['host']}, process {user['process']}, since {user['since']}"
     )
-    facts = [("job", found.job or "not known: it was not run by a Job"), ("query", found.query_id), ("used by", used)]
+    facts = [("job", found.job or "unknown: it was not run by hf.Job"), ("query", found.query_id), ("used by", used)]
     if found.batch is None:
-        return [*facts, ("micro-batches", "none has been planned")]
+        return [*facts, ("micro-batches", "none planned yet")]
     facts += [
         ("micro-batch", f"{found.batch} ({'committed' if found.is_committed else 'not committed'}), of {found.batch_time}"),
         ("watermark", f"{found.watermark or 'none yet'}, then {found.next_watermark or 'none yet'}"),
         ("partitions", str(found.partitions or "?")),
         ("committed", spans(found.committed)),
-        ("state can be read of", spans(found.retained)),
+        ("state readable after", spans(found.retained)),
     ]
     if found.planned:
-        facts.append(("begun, not committed", f"{spans(found.planned)}; the next start does it again"))
+        facts.append(("planned, not committed", f"{spans(found.planned)}; the next start processes it"))
     return facts
 
 
@@ -93,23 +93,21 @@ def _text(offset: Any) -> str:
 def verify(
     path: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a job.")],
     deep: Annotated[bool, typer.Option("--deep", help="Read the state after every retained micro-batch.")] = False,
-    files_only: Annotated[
-        bool, typer.Option("--files-only", help="Look at the files only, without starting Spark.")
-    ] = False,
+    files_only: Annotated[bool, typer.Option("--files-only", help="Check only the files, without starting Spark.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check every file and every blob; name what is damaged, and the last micro-batch that is whole."""
+    """Check every file and blob; name what is damaged, and the last whole micro-batch."""
     from holdfast.checkpoint.files.choice import is_local
     from holdfast.ops.health.verify import checkpoint_to_verify
 
     if is_local(path):
-        # What is not there is told before Spark has been started.
+        # A missing path is reported before Spark starts.
         checkpoint_to_verify(None, path)
     if files_only:
-        with working("Looking at files") as report:
+        with working("Checking files") as report:
             found = ops.checkpoint_verify(None, path, report=report)
     else:
-        with quiet_spark() as spark, working("Looking at files and blobs") as report:
+        with quiet_spark() as spark, working("Checking files and blobs") as report:
             found = ops.checkpoint_verify(spark, path, deep=deep, report=report)
     give({**asdict(found), "is_whole": found.is_whole}, as_json, lambda: _show_verification(found))
     if not found.is_whole:
@@ -127,19 +125,19 @@ def _show_verification(found: Verification) -> None:
     files, blobs = counted(found.files, "file"), counted(found.blobs, "blob")
     say(
         f"{files} of {counted(found.file_bytes, 'byte')}, {blobs} in {counted(found.key_groups, 'key group')} of "
-        f"{counted(found.blob_bytes, 'byte')}. Whole micro-batches: {spans(found.whole_batches)}. The last: {last}."
+        f"{counted(found.blob_bytes, 'byte')}. Whole micro-batches: {spans(found.whole_batches)}; the last is {last}."
     )
     say("The checkpoint is whole." if found.is_whole else "The checkpoint is damaged.")
 
 
 @group.command("repair")
 def repair(
-    path: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a job that is stopped.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    path: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a stopped job.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take back commits of micro-batches that nobody processed; finish an interrupted operation, or take it back."""
+    """Remove commits of micro-batches that were never processed; finish or undo an interrupted operation."""
     with spark_for(path) as spark:
         plan = ops.checkpoint_repair(spark, path, dry_run=True)
         if not plan.is_needed or dry_run:
@@ -153,7 +151,9 @@ def repair(
 
 def _ask(plan: Repair, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
-        raise InputError("Nothing was done: nobody can be asked.", todo="say --yes, or --dry-run to see what would be done")
+        raise InputError(
+            "Nothing was done: this needs confirmation.", todo="add --yes, or --dry-run to see what would be done"
+        )
     _show_repair(plan, done=False)
     typer.confirm("Do it?", abort=True)
 
@@ -163,7 +163,7 @@ def _show_repair(plan: Repair, *, done: bool) -> None:
     if not plan.is_needed:
         lines.append(f"{plan.checkpoint}: there is nothing to repair.")
     if not plan.is_known:
-        lines.append("Its query keeps no state: whether a commit is true cannot be known from the checkpoint.")
+        lines.append("Its query keeps no state, so the checkpoint cannot show whether a commit is true.")
     for line in lines:
         console.print(line, markup=False, highlight=False)
 
@@ -175,11 +175,11 @@ def _repair_lines(plan: Repair, done: bool) -> list[str]:
     if plan.interrupted is not None:
         lines.append(f"{plan.checkpoint}: {plan.interrupted}.")
         if not done:
-            lines.append("It is finished if the new state is in its place, else taken back. Then the commits are looked at.")
+            lines.append("It is finished if the new state is in place, otherwise undone. Then the commits are checked.")
     if plan.false_commits:
         several = len(plan.false_commits) > 1
         which = f"micro-batch{'es' if several else ''} {spans(plan.false_commits)} {'are' if several else 'is'} committed"
-        lines.append(f"{plan.checkpoint}: {which}, and nobody has processed {'them' if several else 'it'}.")
+        lines.append(f"{plan.checkpoint}: {which}, but {'were' if several else 'was'} never processed.")
         lines += [f"{'removed' if done else 'to remove'}: {path}" for path in plan.removed]
         lines.append(f"The next start of the job processes micro-batch {plan.false_commits[0]}.")
     return lines

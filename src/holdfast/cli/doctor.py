@@ -18,10 +18,10 @@ _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red"}
 
 @app.command("doctor")
 def doctor(
-    no_spark: Annotated[bool, typer.Option("--no-spark", help="Do not try whether a Spark session starts.")] = False,
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Do not try to start a Spark session.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look at Java, Spark, libraries, memory, disk and network, with advice; exit code 1 if something is missing."""
+    """Check Java, Spark, libraries, memory, disk and network, with advice; exit code 1 if something is missing."""
     from holdfast.ops.health.doctor import FAILED
 
     def show(check: ops.Check) -> None:

@@ -1,4 +1,4 @@
-"""`holdfast run` and `holdfast stop`: a job from its start to its end."""
+"""`holdfast run` and `holdfast stop`: starting and stopping a job."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from holdfast.cli.script import run_script
 __all__ = ["run", "stop"]
 
 
-# Everything after the script is the script's, also what looks like an option of ours.
+# Everything after the script belongs to it, even what looks like one of our options.
 @app.command("run", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 def run(
     script: Annotated[str, typer.Argument(metavar="JOB.py", help="The script that builds and runs the job.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="What the script is given.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments for the script.")] = None,
 ) -> None:
-    """Run a job's script as python would; its exit code is passed on."""
+    """Run a job's script as python would, and pass on its exit code."""
     raise typer.Exit(run_script(script, arguments or []))
 
 
 @app.command("stop")
 def stop(
-    job: Annotated[str, typer.Argument(help="The job's checkpoint, or the name of a job that runs here.")],
-    savepoint: Annotated[str | None, typer.Option(help="Save the state there when the job has stopped.")] = None,
-    timeout: Annotated[float, typer.Option(help="Give up after so many seconds.", min=0)] = 300.0,
+    job: Annotated[str, typer.Argument(help="The job's checkpoint, or the name of a job on this machine.")],
+    savepoint: Annotated[str | None, typer.Option(help="Save the state here once the job has stopped.")] = None,
+    timeout: Annotated[float, typer.Option(help="Give up after this many seconds.", min=0)] = 300.0,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a running job at the end of its micro-batch, with a savepoint if wanted."""
+    """Stop a running job at the end of its micro-batch, optionally with a savepoint."""
     from holdfast.ops.move.stopping import find_running
 
     checkpoint = find_running(None, job)
@@ -46,7 +46,7 @@ def stop(
         )
 
     def show() -> None:
-        batch = "nothing committed" if stopped.batch is None else f"after micro-batch {stopped.batch}"
+        batch = "before its first commit" if stopped.batch is None else f"after micro-batch {stopped.batch}"
         say(f"Stopped {stopped.job} {batch}, in {stopped.seconds:.1f} s.")
         if savepoint is not None:
             say(f"Its state is saved in {savepoint}.")

@@ -1,7 +1,7 @@
-"""`holdfast`: the commands, and what becomes of errors.
+"""`holdfast`: the commands, and how errors are reported.
 
-Exit codes: 0 done, 1 it could not be done (a sentence says why), 2 the command line is wrong. A command that fails alters
-nothing, except that a `stop` which ran out of time leaves its request.
+Exit codes: 0 success, 1 failure (a sentence says why), 2 wrong usage. A command that fails changes nothing, except that a
+`stop` that times out leaves its request.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["main", "run"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs a command; gives its exit code."""
+    """Runs a command and returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         app(args=arguments, prog_name="holdfast")
     except SystemExit as end:
-        # What the command line's own library ends with: wrong usage is 2, a command that found something amiss is 1.
+        # The command-line library's own exit code: 2 for wrong usage, 1 for a command that found a problem.
         return end.code if isinstance(end.code, int) else 0
     except HoldfastError as error:
         report_error(error, "--json" in arguments)
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         what = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
         report_error(HoldfastError(what), "--json" in arguments)
     except Exception as error:
-        # Of a file system that is not local: what Hadoop says, without where it says it.
+        # From a remote file system: Hadoop's message without its stack trace.
         if type(error).__name__ != "Py4JJavaError":
             raise
         from holdfast.spark.errors.failures import first_cause

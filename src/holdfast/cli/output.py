@@ -1,10 +1,10 @@
-"""What all commands share: how they speak to people and to programs, and where Spark comes from.
+"""What all commands share: output for people and for programs, and the Spark session.
 
-Results go to the standard output: tables for people, with `--json` one JSON document. Everything else (progress, notes,
-errors) goes to the standard error.
+Results go to standard output: tables for people, or with `--json` one JSON document. Everything else (progress, notes,
+errors) goes to standard error.
 
-What is shown comes from stored data, and so from anybody. Nothing of it may do anything to a terminal: `text` and `say` make
-controls visible before anything is laid out, and the consoles let none through that was forgotten. JSON is ASCII.
+What is shown comes from stored data, which is untrusted, so no control character may reach the terminal. `text` and `say`
+make them visible before layout; the consoles block any that slipped through. JSON is ASCII.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = [
     "working",
 ]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Give the result as JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 class _SafeConsole(Console):
-    """A console that writes nothing but what can be seen, except for its own controls: styles, and those of progress."""
+    """A console that writes only visible characters, apart from its own control codes for styles and progress."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -61,11 +61,11 @@ console = _SafeConsole(soft_wrap=True)
 error_console = _SafeConsole(stderr=True, soft_wrap=True)
 
 Report = Callable[[int, int], None]
-"""Told how much is done, of how much."""
+"""Called with how much is done, and the total."""
 
 
 def give(result: Any, as_json: bool, show: Callable[[], None]) -> None:
-    """Gives a result: as JSON, or as `show` shows it."""
+    """Prints a result: as JSON, or by calling `show`."""
     if as_json:
         sys.stdout.write(json.dumps(result, indent=2, default=str) + "\n")
     else:
@@ -74,7 +74,7 @@ def give(result: Any, as_json: bool, show: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def working(what: str, on: Console = error_console) -> Iterator[Report]:
-    """Shows that something is going on, on a terminal; what is given may be told how far it is."""
+    """Shows progress on a terminal; yields a function to report it to."""
     if not on.is_terminal:
         yield lambda done, total: None
         return
@@ -86,8 +86,8 @@ def working(what: str, on: Console = error_console) -> Iterator[Report]:
 
 @contextlib.contextmanager
 def _hushed() -> Iterator[Console]:
-    """What is started in here has no standard error to write to: Spark and its workers tell much that is not about us. Gives
-    a console that still has."""
+    """Silences standard error for processes started inside: Spark and its workers log much that is not about us. Yields a
+    console that still writes to it."""
     sys.stderr.flush()
     kept = os.dup(2)
     with open(os.devnull, "wb") as nowhere:
@@ -102,7 +102,7 @@ def _hushed() -> Iterator[Console]:
 
 @contextlib.contextmanager
 def quiet_spark() -> Iterator[Any]:
-    """A local session for as long as a command runs, which says nothing by itself; or the one that there is."""
+    """A local session that logs nothing, for as long as a command runs; or the existing one."""
     from pyspark.sql import SparkSession
 
     from holdfast.spark.session.settings import session
@@ -122,7 +122,7 @@ def quiet_spark() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def spark_for(*paths: str, always: bool = False) -> Iterator[Any]:
-    """A session if there is need of one, which local files have not; else None."""
+    """A session if a path needs one, else None; local paths do not."""
     from holdfast.checkpoint.files.choice import is_local
 
     if not always and all(map(is_local, paths)):
@@ -133,17 +133,17 @@ def spark_for(*paths: str, always: bool = False) -> Iterator[Any]:
 
 
 def text(content: object, style: str = "") -> Text:
-    """Something to show, on one line: no square bracket in it means anything, and no control does."""
+    """Text for one line, in which square brackets and control characters have no special meaning."""
     return Text(visible(str(content)), style)
 
 
 def say(content: object) -> None:
-    """Shows a line."""
+    """Prints a line."""
     console.print(text(content))
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A table whose cells are taken as they are; those that are texts with a style already, with that."""
+    """A table whose cells are shown literally; a cell that is a `Text` keeps its style."""
     made = Table(title=text(title) if title else None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         made.add_column(text(column), overflow="fold")
@@ -153,7 +153,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
 
 
 def report_error(error: HoldfastError, as_json: bool) -> None:
-    """Says what went wrong, where, and what to do."""
+    """Prints what went wrong, where, and what to do."""
     if as_json:
         context = {name: str(value) for name, value in error.context.items()}
         content = {"what": error.what, "detail": error.detail, "todo": error.todo, "where": context}
@@ -163,7 +163,7 @@ def report_error(error: HoldfastError, as_json: bool) -> None:
 
 
 def size_text(size: float) -> str:
-    """A number of bytes for people."""
+    """A number of bytes in readable units."""
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

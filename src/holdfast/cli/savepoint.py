@@ -1,4 +1,4 @@
-"""`holdfast savepoint`: copies to keep, to move and to start from."""
+"""`holdfast savepoint`: self-contained copies of a checkpoint."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ Directory = Annotated[str, typer.Argument(metavar="SAVEPOINT", help="The directo
 @savepoint.command("create")
 def create(
     path: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a job, running or stopped.")],
-    destination: Annotated[str, typer.Argument(metavar="DEST", help="Where the savepoint is to be; nothing may be there.")],
-    batch: Annotated[int | None, typer.Option("--batch", min=0, help="After which micro-batch; else the last.")] = None,
+    destination: Annotated[str, typer.Argument(metavar="DEST", help="Where to write the savepoint; must not exist.")],
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=0, help="The micro-batch to save after; the last one by default.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a checkpoint as it is after a committed micro-batch, to keep, to move and to start from."""
+    """Copy a checkpoint as of a committed micro-batch, to keep, move or start from."""
     with spark_for(path, destination) as spark, working("Copying") as report:
         made = ops.savepoint_create(spark, path, destination, batch=batch, report=report)
     give(asdict(made), as_json, lambda: _show_made(made))
@@ -47,7 +49,7 @@ def ls(
     path: Annotated[str, typer.Argument(metavar="DIR", help="A savepoint, or a directory of savepoints.")],
     as_json: AsJson = False,
 ) -> None:
-    """List savepoints, the oldest first."""
+    """List savepoints, oldest first."""
     with spark_for(path) as spark:
         found, unusable = ops.savepoint_ls(spark, path)
     result = {"savepoints": [_row(made) for made in found], "unusable": [asdict(problem) for problem in unusable]}
@@ -77,8 +79,8 @@ def _show_all(found: list[Savepoint], unusable: list[Problem]) -> None:
 
 @savepoint.command("verify")
 def verify(path: Directory, as_json: AsJson = False) -> None:
-    """Check every file of a savepoint; name those that are damaged, missing or too much."""
-    with spark_for(path) as spark, working("Looking at files") as report:
+    """Check every file of a savepoint; name those that are damaged, missing or extra."""
+    with spark_for(path) as spark, working("Checking files") as report:
         made, problems = ops.savepoint_verify(spark, path, report=report)
     result = {"path": made.path, "batch": made.batch, "files": len(made.files), "bytes": made.size}
     give({**result, "problems": [asdict(p) for p in problems]}, as_json, lambda: _show_verdict(made, problems))
@@ -96,19 +98,19 @@ def _show_verdict(made: Savepoint, problems: list[Problem]) -> None:
 @savepoint.command("restore")
 def restore(
     path: Directory,
-    checkpoint: Annotated[str, typer.Argument(metavar="NEW_CKPT", help="The checkpoint to make; nothing may be there.")],
-    partitions: Annotated[int | None, typer.Option("--partitions", min=1, help="How many partitions of state.")] = None,
-    key_groups: Annotated[int | None, typer.Option("--key-groups", min=1, help="How many key groups a step.")] = None,
-    backend: Annotated[str | None, typer.Option("--backend", help="heap or disk.")] = None,
-    new_query_id: Annotated[bool, typer.Option("--new-query-id", help="For a job beside the old one.")] = False,
+    checkpoint: Annotated[str, typer.Argument(metavar="NEW_CKPT", help="The checkpoint to create; must not exist.")],
+    partitions: Annotated[int | None, typer.Option("--partitions", min=1, help="The number of state partitions.")] = None,
+    key_groups: Annotated[int | None, typer.Option("--key-groups", min=1, help="The number of key groups per step.")] = None,
+    backend: Annotated[str | None, typer.Option("--backend", help="The backend: heap or disk.")] = None,
+    new_query_id: Annotated[bool, typer.Option("--new-query-id", help="For a second job beside the old one.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a new checkpoint from a savepoint, after checking every file of it."""
+    """Create a checkpoint from a savepoint, after checking all its files."""
     from holdfast.checkpoint.files.choice import files_of, is_local
     from holdfast.ops.move.savepoint_file import read_savepoint
 
     if is_local(path):
-        # What is not there is told before Spark has been started.
+        # A missing path is reported before Spark starts.
         read_savepoint(files_of(None, path), path)
     reshaped = partitions is not None or key_groups is not None
     with spark_for(path, checkpoint, always=reshaped) as spark, working("Restoring") as report:
@@ -118,7 +120,7 @@ def restore(
             checkpoint,
             partitions=partitions,
             key_groups=key_groups,
-            backend=cast("BackendName | None", backend),  # any other word is refused there
+            backend=cast("BackendName | None", backend),  # `restore` refuses any other word
             new_query_id=new_query_id,
             report=report,
         )
@@ -127,4 +129,4 @@ def restore(
 
 def _show_restored(made: Restored) -> None:
     spread = "" if made.partitions is None else f", in {counted(made.partitions, 'partition')}"
-    say(f"{made.checkpoint}: the job goes on after micro-batch {made.batch}{spread}. Its query id is {made.query_id}.")
+    say(f"{made.checkpoint}: the job resumes after micro-batch {made.batch}{spread}. Its query id is {made.query_id}.")

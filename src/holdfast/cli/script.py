@@ -1,4 +1,4 @@
-"""Runs a script as `python` would, with errors of Holdfast's told in sentences.
+"""Runs a script as `python` would, but reports Holdfast's errors without a traceback.
 
 The script runs in this process, so signals reach its job directly and its exit code is ours.
 """
@@ -24,7 +24,7 @@ _INTERRUPTED = 130
 
 
 def run_script(script: str, arguments: list[str]) -> int:
-    """Runs a script as `__main__` and gives the exit code that `python` would."""
+    """Runs a script as `__main__` and returns the exit code that `python` would."""
     try:
         source = Path(script).read_bytes()
     except OSError as error:
@@ -73,7 +73,7 @@ def _exit_code(end: SystemExit) -> int:
 
 
 def _show(error: BaseException, script: str) -> None:
-    """The traceback as `python` shows it: from the script on. What cannot be compiled has no frames at all."""
+    """The traceback as `python` shows it, from the script on. A script that does not compile has no frames."""
     frame = error.__traceback__
     while frame is not None and frame.tb_frame.f_code.co_filename != script:
         frame = frame.tb_next

@@ -1,4 +1,4 @@
-"""`holdfast advise` and `holdfast rescale`: how large state is, how it should be laid out, and laying it out otherwise."""
+"""`holdfast advise` and `holdfast rescale`: measure state, recommend settings, and redistribute it."""
 
 from __future__ import annotations
 
@@ -23,38 +23,40 @@ __all__ = ["advise", "rescale"]
 @app.command("advise")
 def advise(
     checkpoint: Checkpoint,
-    interval: Annotated[float | None, typer.Option(help="How often results are wanted, in seconds.", min=0.001)] = None,
+    interval: Annotated[float | None, typer.Option(help="How often you want results, in seconds.", min=0.001)] = None,
     recovery_target: Annotated[float, typer.Option(help="How long recovery may take, in seconds.", min=0.001)] = 60.0,
     overhead: Annotated[float, typer.Option(help="What share of the time checkpoints may take.", min=0.001, max=1)] = 0.1,
-    history: Annotated[float, typer.Option(help="How far one wants to go back, in seconds.", min=0)] = 3600.0,
+    history: Annotated[float, typer.Option(help="How far back you want to be able to go, in seconds.", min=0)] = 3600.0,
     workers: Annotated[int | None, typer.Option(help="How many Python workers there are.", min=1)] = None,
-    worker_memory: Annotated[float, typer.Option(help="State that a worker may keep in memory, in GB.", min=0.001)] = 2.0,
+    worker_memory: Annotated[
+        float, typer.Option(help="How much state a worker may keep in memory, in GB.", min=0.001)
+    ] = 2.0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a checkpoint, and advise trigger, retention, partitions, key groups, backend and TTL."""
+    """Measure a checkpoint; recommend trigger, retention, partitions, key groups, backend and TTL."""
     from holdfast.checkpoint.files.choice import is_local
 
     goals = ops.Goals(interval, recovery_target, overhead, history, workers, int(worker_memory * (1 << 30)))
     if is_local(checkpoint):
-        # What is wrong with the path is said before Spark is started.
+        # A wrong path is reported before Spark starts.
         ops.open_checkpoint(None, checkpoint).check_batch(None)
     with quiet_spark() as spark, working("Measuring"):
         found = ops.advise(spark, checkpoint, goals)
     give(found.as_dict(), as_json, lambda: _show_advice(found))
 
 
-_SIZE = ("step", "keys", "bytes of each", "versions", "size", "in a day")
+_SIZE = ("step", "keys", "bytes per key", "versions", "size", "in a day")
 
 
 def _show_advice(found: Advice) -> None:
-    console.print(table("State size = keys x bytes of each x versions", _SIZE, [_size_row(size) for size in found.sizes]))
+    console.print(table("State size = keys x bytes per key x versions", _SIZE, [_size_row(size) for size in found.sizes]))
     if found.interval is None:
-        say("No micro-batch could be timed: the files of a copy do not say when they were written.")
+        say("No micro-batch could be timed: a copy's files do not show when they were written.")
     else:
         console.print(table("Checkpoint interval = cost / (duration x tolerance)", ("", ""), _interval_rows(found)))
     for advised in found.recommendations:
         of = f" of {advised.step}" if advised.step else ""
-        change = f"{advised.now} -> {advised.recommended}" if advised.is_a_change else f"{advised.now}, as it is"
+        change = f"{advised.now} -> {advised.recommended}" if advised.is_a_change else f"{advised.now}, unchanged"
         console.print(text(f"{advised.setting}{of}: ", "bold") + text(change))
         say(f"    {advised.why}.")
 
@@ -68,7 +70,7 @@ def _interval_rows(found: Advice) -> list[tuple[str, str]]:
     interval, measured = found.interval, found.measured
     assert interval is not None
     longest = "any" if interval.longest_seconds is None else f"{interval.longest_seconds:.1f} s"
-    verdict = "a checkpoint with every one is affordable" if interval.interval_batches <= 1 else "checkpoints are too dear"
+    verdict = "one checkpoint for each is affordable" if interval.interval_batches <= 1 else "checkpoints cost too much"
     return [
         (
             "cost of a checkpoint",
@@ -77,26 +79,26 @@ def _interval_rows(found: Advice) -> list[tuple[str, str]]:
         ("duration of a micro-batch", f"{interval.duration_seconds:.2f} s"),
         ("tolerance", f"{interval.tolerance:.1f} micro-batches"),
         ("interval", f"{interval.interval_batches:.3f} micro-batches: {verdict}"),
-        ("so one every", f"{interval.shortest_seconds:.1f} s at least, {longest} at most"),
-        ("coming back", f"{size_text(measured.restore_bytes)} to read, {measured.restore_seconds:.2f} s"),
+        ("so one every", f"{interval.shortest_seconds:.1f} s or more, {longest} at most"),
+        ("recovery", f"{size_text(measured.restore_bytes)} to read, {measured.restore_seconds:.2f} s"),
     ]
 
 
 @app.command("rescale")
 def rescale(
-    path: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a job that is stopped.")],
-    partitions: Annotated[int | None, typer.Option("--partitions", min=1, help="How many partitions of state.")] = None,
-    key_groups: Annotated[int | None, typer.Option("--key-groups", min=1, help="How many key groups a step.")] = None,
+    path: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a stopped job.")],
+    partitions: Annotated[int | None, typer.Option("--partitions", min=1, help="The number of state partitions.")] = None,
+    key_groups: Annotated[int | None, typer.Option("--key-groups", min=1, help="The number of key groups per step.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Distribute the state of a checkpoint otherwise. Refuses while a job runs on it."""
+    """Redistribute the state of a checkpoint. Refuses while a job runs on it."""
     from holdfast.checkpoint.files.choice import is_local
     from holdfast.checkpoint.layout import find_checkpoint
 
     if partitions is None and key_groups is None:
         raise typer.BadParameter("give --partitions, --key-groups, or both")
     if is_local(path):
-        # What is not there is told before Spark has been started.
+        # A missing path is reported before Spark starts.
         find_checkpoint(None, path)
     with quiet_spark() as spark, working("Rescaling"):
         done = ops.rescale(spark, path, partitions=partitions, key_groups=key_groups)

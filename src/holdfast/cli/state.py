@@ -1,4 +1,4 @@
-"""`holdfast state`: looking at state, and moving it out and in."""
+"""`holdfast state`: show, compare, export and import state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ls(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> 
     result = {"checkpoint": checkpoint, "batch": at, "retained": retained, "steps": [asdict(step) for step in steps]}
 
     def tables() -> None:
-        say(f"micro-batch {at}; state can be read after {spans(retained)}")
+        say(f"micro-batch {at}; state readable after {spans(retained)}")
         for step in steps:
             console.print(step_table(step))
 
@@ -44,9 +44,9 @@ def ls(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> 
 def show(
     checkpoint: Checkpoint,
     step: StepName = None,
-    key: Annotated[str | None, typer.Option(help="Only this key; of several columns as a JSON list.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only this key; several columns as a JSON list.")] = None,
     cell: Annotated[str | None, typer.Option(help="Only this cell or timer.")] = None,
-    window: Annotated[str | None, typer.Option(help="Only the window that this time lies in.")] = None,
+    window: Annotated[str | None, typer.Option(help="Only the window that contains this time.")] = None,
     batch: Batch = None,
     limit: Limit = 20,
     trust_pickle: TrustPickle = False,
@@ -70,7 +70,7 @@ def show(
         for name in view.step_names:
             show_step(name, view.batch, [shown for shown in view.cells if shown.step == name])
         if view.more:
-            say(f"There is more: of a step these are the first {limit} keys and windows (--limit); or look for one (--key).")
+            say(f"There is more: these are the first {limit} keys and windows of each step. Use --limit or --key.")
 
     give({"checkpoint": checkpoint, **asdict(view)}, as_json, tables)
 
@@ -97,7 +97,7 @@ def diff(
         if found.changes:
             console.print(changes_table(found.changes))
         if found.total > len(found.changes):
-            say(f"These are the first {len(found.changes)} (--limit).")
+            say(f"These are the first {len(found.changes)}. Use --limit for more.")
 
     result = {**asdict(found), "changes": [{**asdict(change), "what": change.what} for change in found.changes]}
     give(result, as_json, tables)
@@ -106,12 +106,12 @@ def diff(
 @state.command("history")
 def history(
     checkpoint: Checkpoint,
-    key: Annotated[str, typer.Option(help="The key; of several columns as a JSON list.")],
+    key: Annotated[str, typer.Option(help="The key; several columns as a JSON list.")],
     step: StepName = None,
     trust_pickle: TrustPickle = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each micro-batch changed of a key."""
+    """Show how each micro-batch changed a key's state."""
     with quiet_spark() as spark, working("Reading the history"):
         changes = ops.state_history(spark, checkpoint, key, step=step, trust_pickle=trust_pickle)
     result = [{**asdict(change), "what": change.what} for change in changes]
@@ -121,11 +121,11 @@ def history(
 @state.command("export")
 def export(
     checkpoint: Checkpoint,
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="Where to write; nothing may be there.")],
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Where to write; must not exist.")],
     batch: Batch = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the state as Parquet files, which can be edited and imported."""
+    """Write the state as Parquet files that can be edited and imported."""
     with quiet_spark() as spark, working("Exporting") as report:
         made = ops.state_export(spark, checkpoint, directory, batch=batch, report=report)
     result = {"export": made.path, "job": made.job, "batch": made.batch, "rows": made.rows}
@@ -133,30 +133,34 @@ def export(
     def lines() -> None:
         for step, rows in made.rows.items():
             say(f"{step}: {counted(rows, 'cell')} after micro-batch {made.batch}")
-        say(f"Make a checkpoint of it: holdfast state import {made.path} NEW_CKPT")
+        say(f"To make a checkpoint from it: holdfast state import {made.path} NEW_CKPT")
 
     give(result, as_json, lines)
 
 
 @state.command("import")
 def import_(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="What holdfast state export has written.")],
-    checkpoint: Annotated[str, typer.Argument(metavar="CKPT", help="A new checkpoint, or with --on-conflict an old one.")],
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="What holdfast state export wrote.")],
+    checkpoint: Annotated[
+        str, typer.Argument(metavar="CKPT", help="A new checkpoint, or with --on-conflict an existing one.")
+    ],
     on_conflict: Annotated[
         str | None,
-        typer.Option(help="Import into a checkpoint that exists; for cells that both have: fail, keep, replace or merge."),
+        typer.Option(help="Import into an existing checkpoint; for cells that both have: fail, keep, replace or merge."),
     ] = None,
-    key_groups: Annotated[int | None, typer.Option(min=1, help="Another number of key groups, of a new checkpoint.")] = None,
+    key_groups: Annotated[
+        int | None, typer.Option(min=1, help="Another number of key groups, for a new checkpoint.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make exported state the state of a checkpoint. Everything is checked before anything is written."""
-    policy = cast("OnConflict | None", on_conflict)  # any other word is refused there
+    """Import exported state into a checkpoint. Everything is checked before anything is written."""
+    policy = cast("OnConflict | None", on_conflict)  # `state_import` refuses any other word
     with quiet_spark() as spark, working("Importing") as report:
         made = ops.state_import(spark, directory, checkpoint, on_conflict=policy, key_groups=key_groups, report=report)
 
     def lines() -> None:
         for step, rows in made.rows.items():
             say(f"{step}: {counted(rows, 'cell')} imported")
-        say(f"A job on {made.checkpoint} goes on after micro-batch {made.batch}.")
+        say(f"A job on {made.checkpoint} resumes after micro-batch {made.batch}.")
 
     give(asdict(made), as_json, lines)

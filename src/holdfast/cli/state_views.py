@@ -1,7 +1,7 @@
 """How state is laid out on a terminal: the cells of a step, the state of its keys, and what changed.
 
-State is shown in whichever of two forms reads well in the width that there is. If it fits, a table with a row for each key
-and window and a column for each cell. If not, a heading for each key and window, and below it a line for each cell.
+If it fits the terminal's width, state is a table with a row for each key and window and a column for each cell. Otherwise
+each key and window gets a heading, with a line for each cell below it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def step_table(step: Any) -> Table:
-    """The cells of a step, below how much there is of it."""
+    """The cells of a step, under a title with its totals."""
     title = (
         f"{step.step}: {counted(step.keys, 'key')} by {step.key}, {counted(step.timers, 'timer')}, "
         f"{counted(step.windows, 'window')} of {step.window_fn}, {size_text(step.blob_bytes)} stored in "
@@ -71,7 +71,7 @@ def _as_table(entries: dict[Entry, dict[str, Any]]) -> Table:
 
 
 def _as_blocks(entries: dict[Entry, dict[str, Any]]) -> Iterator[RenderableType]:
-    """For each key and window a heading, and below it its cells, which are as long as they are."""
+    """A heading for each key and window, and its cells below it at full length."""
     width = max(cell_len(visible(name)) for cells in entries.values() for name in cells)
     for (key, window), cells in entries.items():
         yield text(key, "cyan") + text(f"  {window}" if window else "", "dim")
@@ -91,7 +91,7 @@ def _content(cell: Any) -> str:
 
 
 def changes_table(changes: list[Any], *, batches: bool = False) -> Table:
-    """Changes as a table, with the micro-batch of each if there are several."""
+    """Changes as a table; with `batches`, each with its micro-batch."""
     made = Table()
     for name in (*(["batch"] if batches else []), "step", "key", "window", "cell", "", "before", "after"):
         made.add_column(name, overflow="fold")

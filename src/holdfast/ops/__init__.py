@@ -1,7 +1,7 @@
-"""Operating what runs: looking inside checkpoints, going back in time, savepoints, rescaling, export and import.
+"""Operating jobs: inspecting checkpoints, going back in time, savepoints, rescaling, export and import.
 
 Everything here works from the checkpoint directory alone, without the job's code. The command line (`holdfast`) is a thin
-layer over these functions. They are looked up when they are first used, so that whatever needs no Spark can do without.
+layer over these functions. They are imported on first use, so that those that need no Spark work without it.
 """
 
 import typing as _typing

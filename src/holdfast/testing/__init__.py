@@ -1,6 +1,6 @@
-"""For tests of users' functions: a scripted stream, and a way to run a function over it in milliseconds.
+"""For testing your functions: a scripted stream, and a way to run a function over it in milliseconds.
 
-And for tests of users' backends: `check_backend`.
+And for testing your own backends: `check_backend`.
 """
 
 from holdfast.testing.backend_checks import BackendCheck, BrokenBackend, backend_checks, check_backend

@@ -1,6 +1,6 @@
-"""Checks of backends: what `holdfast.engine.backends.protocol` demands, scripted, with failures that name the rule.
+"""Checks of backends: scripts for the rules of `holdfast.engine.backends.protocol`, with failures that name the rule.
 
-What a bundle must give, and leave, is what it gives and leaves on the heap backend.
+A bundle must give the same outputs and leave the same state as on the heap backend.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from holdfast.testing.memory_store import MemoryStore
 __all__ = ["BackendCheck", "BrokenBackend", "backend_checks", "check_backend"]
 
 Play = Callable[[KeyGroup, int, Worker, Batch], Any]
-"""Plays one bundle of a script, and gives its outputs and the worker that ran it."""
+"""Plays one bundle of a script; returns its outputs and the worker that ran it."""
 
 _COUNT = Script("", Count(), [])
 _A, _AB, _B = Batch([("a", 0, 0)]), Batch([("a", 0, 0), ("b", 0, 0)]), Batch([("b", 0, 0)])
 
 
 class BrokenBackend(AssertionError):
-    """A backend that breaks a rule: which, what was expected, and what came."""
+    """A backend that breaks a rule: which one, what was expected, and what it gave."""
 
 
 class BackendCheck:
@@ -52,7 +52,7 @@ class BackendCheck:
 
 
 class _Unexpected(Exception):
-    """What was expected and what came, in words."""
+    """What was expected and what the backend gave, in words."""
 
 
 _CHECKS: list[BackendCheck] = []
@@ -64,9 +64,9 @@ def backend_checks() -> list[BackendCheck]:
 
 
 def check_backend(factory: BackendFactory) -> None:
-    """Runs all checks. Raises one BrokenBackend that tells of all that failed.
+    """Runs all checks. Raises one BrokenBackend that lists all that failed.
 
-    Each check works at places of its own, so a store that is shared and not empty is no hindrance.
+    Each check uses its own places, so the backend's store may be shared and need not be empty.
     """
     problems = list(backend_problems(factory))
     if isinstance(factory, str):
@@ -115,7 +115,7 @@ def _expect(what: str, expected: Any, got: Any) -> None:
 
 
 def _as_on_heap(factory: BackendFactory, script: Script, name: str, play: Play) -> None:
-    """Plays a script in some way, and compares everything after each bundle."""
+    """Plays a script in one of the ways, and compares everything after each bundle."""
     with _group(factory, script) as group, _group(HeapBackends(), script) as reference:
         worker, expert = group.worker(), reference.worker()
         for number, batch in enumerate(script.batches):
@@ -126,7 +126,7 @@ def _as_on_heap(factory: BackendFactory, script: Script, name: str, play: Play) 
             _expect(f"the state after {where}", reference.content(), group.content())
             fresh = reference.worker()
             fresh.backend.open(MemoryStore(reference.store.committed))
-            # A heap backend that has been at work may name a time too early, and so may one that has not.
+            # Any heap backend, used before or not, may name a time that is too early.
             _expect_due(where, fresh.due(), expert.due(), worker.due())
 
 
@@ -212,7 +212,7 @@ def _goes_back(factory: BackendFactory) -> None:
             _expect(f"the outputs after that, of {who}", _counted(a=4, b=1), group.micro_batch(worker, _AB))
 
 
-@_check("the store goes back several commits", "open gives the state of then, or refuses with an error of Holdfast's")
+@_check("the store goes back several commits", "open gives the state as of then, or refuses with a HoldfastError")
 def _goes_far_back(factory: BackendFactory) -> None:
     with _group(factory) as group:
         worker = group.worker()
@@ -265,7 +265,7 @@ def _twice(factory: BackendFactory) -> None:
             group.store.rollback()
 
 
-@_check("two attempts at once", "of two attempts at one bundle either may be the one that counts, and it is whole")
+@_check("two attempts at once", "either of two attempts at one bundle may be the one that counts, and that one is whole")
 def _at_once(factory: BackendFactory) -> None:
     for begun in (1, 0):
         for second_counts in (False, True):
@@ -274,7 +274,7 @@ def _at_once(factory: BackendFactory) -> None:
 
 
 def _attempts(group: KeyGroup, begun: int, second_counts: bool) -> None:
-    """Two attempts that differ: a function need not be deterministic, and only one of them is to count."""
+    """Two attempts that differ: a function need not be deterministic, and only one of them counts."""
     if begun:
         group.micro_batch(group.worker(), _A)
     views = [MemoryStore(group.store.committed) for _ in range(2)]
@@ -304,7 +304,7 @@ def _apart(factory: BackendFactory) -> None:
                 _expect("the outputs of a key group", _counted(a=times), group.micro_batch(worker, _A))
 
 
-@_check("parts", "each element is in exactly one part, and the state of a part has all that its keys have")
+@_check("parts", "each element is in exactly one part, and a part's state has everything of its keys")
 def _parts(factory: BackendFactory) -> None:
     keys = [f"key {n}" for n in range(100)]
     batch = Batch([(key, 0, 0) for key in (*keys, *keys[::3])])

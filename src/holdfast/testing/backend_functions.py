@@ -1,4 +1,4 @@
-"""Functions that use everything a backend must keep, and what they are given, for the checks of backends."""
+"""Functions that use everything a backend must keep, and their input, for the checks of backends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["SCRIPTS", "Batch", "Count", "Script"]
 
 @dataclass(frozen=True)
 class Batch:
-    """What one bundle is given: (key, value, event time) triples, and where the clocks go. Times are in seconds."""
+    """The input of one bundle: (key, value, event time) triples, and the clocks' new times. Times are in seconds."""
 
     elements: Sequence[tuple[Any, Any, float]] = ()
     watermark: float | None = None
@@ -36,7 +36,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Script:
-    """A function, the bundles that it is given, and what is shown by that."""
+    """A function, its bundles, and what they show."""
 
     shows: str
     fn: Any
@@ -45,7 +45,7 @@ class Script:
 
 
 class Count(DoFn):
-    """How many elements of a key there were so far."""
+    """Counts the elements of each key so far."""
 
     COUNT = ValueStateSpec("count")
 
@@ -94,7 +94,7 @@ class EveryCell(DoFn):
 
 
 class Windowed(DoFn):
-    """Keeps something for each window, and says so when it ends."""
+    """Keeps something for each window, and outputs it when the window ends."""
 
     SEEN = BagStateSpec("seen")
 
@@ -138,7 +138,7 @@ class Timed(DoFn):
 
 
 class Fading(DoFn):
-    """Cells that are forgotten when nobody touches them."""
+    """Cells that expire when they are not touched."""
 
     LAST = ValueStateSpec("last", ttl=Ttl("10 seconds"))
     KEPT = ValueStateSpec("kept")
@@ -184,12 +184,12 @@ SCRIPTS: dict[str, Script] = {
         [Batch(_on_all(_KEYS, 0)), Batch(_on_all(_KEYS[::2], 0)), Batch(_on_all(_KEYS, 0))],
     ),
     "many keys": Script(
-        "many keys are in the state, of which a bundle touches few",
+        "the state has many keys, and a bundle touches few of them",
         Count(),
         [Batch(_on_all(_MANY, 0)), Batch(_on_all(_MANY[::50], 0)), Batch(_on_all(_MANY[::7], 0)), Batch(_on_all(_MANY, 0))],
     ),
     "windows": Script(
-        "each window has state of its own, which goes when the watermark has passed its end and the allowed lateness",
+        "each window has its own state, removed once the watermark has passed its end and the allowed lateness",
         Windowed(),
         [
             Batch([*_on_all("abc", 1, 5), *_on_all("ab", 2, 15)]),
@@ -202,7 +202,7 @@ SCRIPTS: dict[str, Script] = {
         {"windowing": FixedWindows(10), "allowed_lateness": 5},
     ),
     "timers": Script(
-        "timers of both kinds fire when they are due, also of keys that the bundle does not touch",
+        "timers of both kinds fire when they are due, even for keys that the bundle does not touch",
         Timed(),
         [
             Batch([(key, ("event", "", 10 + n), 0) for n, key in enumerate("abcdef")]),
@@ -216,7 +216,7 @@ SCRIPTS: dict[str, Script] = {
         ],
     ),
     "timers in windows": Script(
-        "a timer belongs to its window, and goes with it",
+        "a timer belongs to its window, and ends with it",
         Timed(),
         [
             Batch([("a", ("event", "", 4), 1), ("a", ("event", "", 14), 11), ("b", ("event", "", 90), 1)]),
@@ -228,7 +228,7 @@ SCRIPTS: dict[str, Script] = {
         {"windowing": FixedWindows(10)},
     ),
     "time to live": Script(
-        "cells expire, also of keys that are never seen again; what has no time to live stays",
+        "cells expire, even for keys that are never seen again; those without a time to live stay",
         Fading(),
         [
             Batch(_on_all("abcd", 1), now=1),
@@ -240,7 +240,7 @@ SCRIPTS: dict[str, Script] = {
         ],
     ),
     "sorted input": Script(
-        "elements that are held back come when the watermark has passed them",
+        "held-back elements come when the watermark has passed them",
         Sorted(),
         [
             Batch([("a", 9, 9), ("a", 3, 3), ("b", 5, 5), ("c", 30, 30)]),
@@ -251,7 +251,7 @@ SCRIPTS: dict[str, Script] = {
         {"requires_time_sorted_input": True},
     ),
     "aggregation": Script(
-        "a window of an aggregation gives its result once, and another only for what came late",
+        "a window of an aggregation gives its result once, and another only for late elements",
         CombinePerKey(Sum()),
         [
             Batch([*_on_all("abcde", 1, 5), *_on_all("ab", 10, 15)]),

@@ -1,4 +1,4 @@
-"""One key group on a backend that is to be checked: bundles that go well, and bundles that do not."""
+"""One key group on a backend under test: bundles that succeed, and bundles that do not."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Content = dict[Any, Any]
 
 
 class Stopped(Exception):
-    """What the rig raises in the middle of a bundle."""
+    """Raised by the rig in the middle of a bundle."""
 
 
 class FullStore(MemoryStore):
-    """A store that takes nothing."""
+    """A store that accepts nothing."""
 
     def put(self, name: str, blob: bytes) -> None:
         raise Stopped("no room")
@@ -51,7 +51,7 @@ class KeyGroup:
         self._late = MIN_TIMESTAMP.micros
         self._made: list[Worker] = []
         self.turns: list[Worker] = []
-        """Those that work by turns, if any do."""
+        """The workers that take turns, if any."""
 
     def worker(self) -> Worker:
         """A worker that has never seen this key group."""
@@ -63,7 +63,7 @@ class KeyGroup:
         return Clocks(self._late, watermark, int(batch.now * _SECOND), batch.final)
 
     def micro_batch(self, worker: Worker, batch: Batch) -> list[str]:
-        """A bundle whose writes become durable."""
+        """Runs a bundle whose writes become durable."""
         outputs = worker.bundle(self.store, batch)
         self.commit(batch)
         return outputs
@@ -73,7 +73,7 @@ class KeyGroup:
         self._late = self.clocks(batch).watermark
 
     def content(self) -> Content:
-        """What a fresh worker finds committed."""
+        """The committed state, as a fresh worker sees it."""
         worker = self.worker()
         return content_of(list(worker.backend.everything(MemoryStore(self.store.committed))))
 
@@ -93,12 +93,12 @@ class Worker:
         self.backend = copied_backend(group.factory).make(layout, group.place)
 
     def bundle(self, store: BlobStore, batch: Batch, stop_after: int | None = None) -> list[str]:
-        """A bundle up to the return of `commit`: its outputs, in an order of their own. May be stopped after some part."""
+        """Runs a bundle until `commit` returns; returns its outputs in a canonical order. May stop after some part."""
         self.backend.open(store)
         return self.finish(store, batch, stop_after)
 
     def finish(self, store: BlobStore, batch: Batch, stop_after: int | None = None) -> list[str]:
-        """The same on a backend that is open."""
+        """The same on an open backend."""
         outputs: list[str] = []
         parts = 0
 
@@ -129,7 +129,7 @@ class Worker:
 
 
 def content_of(states: list[KeyGroupState]) -> Content:
-    """What states hold, as a user sees it; a key that two of them have in one window is told as such."""
+    """The content of states, as a user sees it; marks a key that two of them have in the same window."""
     found: Content = {}
     for state in states:
         for window in state.windows.values():

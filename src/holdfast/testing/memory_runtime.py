@@ -55,7 +55,7 @@ class HeapBackends:
 
 
 class DiskFiles:
-    """Makes disk backends over files that outlive a crash, as those on a machine's disk do."""
+    """Makes disk backends over files that survive a crash, like those on a machine's disk."""
 
     name = "disk"
 
@@ -66,14 +66,14 @@ class DiskFiles:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def make(self, layout: Layout, place: Place) -> DiskBackend:
-        # Small parts, so that a test of a few keys has several.
+        # Small parts, so that a test with a few keys has several.
         return DiskBackend(layout, self._folder / f"{place.name}.sqlite", part_keys=2)
 
 
 def fitting(
     store: MemoryStore, step: Step, layout: Layout, key_groups: int, drop_cells: Sequence[str], backend: str
 ) -> Layout:
-    """Makes what is stored fit the step, as the first bundle of a key group does."""
+    """Adapts stored state to the step, as the first bundle of a key group does."""
     manifest = make_manifest(step.describe(), key=[], key_groups=key_groups, backend=backend)
     wanted = adapted(store, manifest, layout, Evolution.of(step.cells, drop_cells))
     store.commit()
@@ -102,7 +102,7 @@ class _Worker:
 
 
 class MemoryRuntime:
-    """Plays the events of a script. Each is one micro-batch, committed as a whole when it went well."""
+    """Plays the events of a script. Each is one micro-batch, committed as a whole if it succeeds."""
 
     def __init__(
         self,
@@ -116,12 +116,12 @@ class MemoryRuntime:
         self._backend = backend_of(options)
         self._files = DiskFiles() if self._backend == "disk" else None
         self.query = query or uuid.uuid4().hex
-        """Stands for the id that a query of Spark's has."""
+        """Stands for the id of a Spark query."""
         self._drop_cells = options.drop_cells
         if stores is None:
             self.stores = [MemoryStore() for _ in range(options.key_groups)]
         else:
-            # What an earlier run has committed; that run keeps its own.
+            # A copy of what an earlier run committed; that run keeps its own.
             self.stores = [MemoryStore(dict(store.committed)) for store in stores]
         self.outputs: list[Output] = []
         self.metrics = StepMetrics()
@@ -134,7 +134,7 @@ class MemoryRuntime:
         return _Worker(self._make_step(), self._factory(), self.query, self.stores, self._drop_cells)
 
     def _factory(self) -> BackendFactory:
-        """The factory as a worker gets it: a copy of the user's."""
+        """A copy of the user's factory, as a worker would receive it."""
         if isinstance(self._backend, str):
             return self._files or HeapBackends()
         return copied_backend(self._backend)
@@ -165,12 +165,12 @@ class MemoryRuntime:
                 self._files.close()
 
     def load(self, slot: Slot | None) -> list[KeyGroupState]:
-        """The committed state as a fresh worker reads it, of the key group of a slot or of all."""
+        """The committed state as a fresh worker reads it, for the key group of a slot or for all."""
         groups = range(len(self.stores)) if slot is None else [self._group(slot)]
         step = self._make_step()
         layout = Layout(step)
         stores = [MemoryStore(dict(self.stores[group].committed)) for group in groups]
-        # What Holdfast's own backends keep, any of them reads.
+        # Any of Holdfast's own backends can read what another stored.
         factory = HeapBackends() if isinstance(self._backend, str) else self._factory()
         name = backend_name(self._backend)
         found: list[KeyGroupState] = []
@@ -182,7 +182,7 @@ class MemoryRuntime:
         return found
 
     def _split(self, event: AddElements) -> list[Pairs]:
-        """The elements of each key group with their times. Those without a key go to the first."""
+        """The elements of each key group with their times. Those without a key go to the first one."""
         split: list[Pairs] = [([], []) for _ in self.stores]
         for element, timestamp in event.elements:
             group = 0
@@ -219,7 +219,7 @@ class MemoryRuntime:
 
 
 def copied_backend(backend: BackendFactory) -> BackendFactory:
-    """A factory of the worker's own, as one that was sent to it would be."""
+    """A copy of the factory, as a worker would receive it."""
     try:
         return copy.deepcopy(backend)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""A store in memory that keeps what a durable one would: what was committed survives a crash, the rest does not."""
+"""An in-memory store that behaves like a durable one: what was committed survives a crash, the rest does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scripted run gives back: outputs in order of emission, the final state, and counters."""
+"""The results of a scripted run: outputs in order of emission, the final state, and counters."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Results(Sequence[Output]):
         self._load = load
         self.metrics = metrics
         self.stores = stores
-        """What was committed, for a run that goes on from here."""
+        """What was committed, for a run that resumes from here."""
         self.query = query
-        """The id that stands for the query's, which such a run goes on with."""
+        """Stands for the query's id, which such a run keeps."""
 
     @overload
     def __getitem__(self, index: int) -> Output: ...
@@ -72,9 +72,9 @@ class Results(Sequence[Output]):
         return [key_of(slot) for slot in sort_slots(set(slots))]
 
     def state(self, key: object, window: BoundedWindow | None = None) -> dict[Any, Any]:
-        """The cells of a key that hold anything, by name: those of the global window, or of the window given.
+        """The cells of a key that hold a value, by name: those of the global window, or of the given one.
 
-        With other windows and none given: a dict of that kind for each window that has any.
+        If the step has other windows and none is given: such a dict for each window with state.
         """
         slot = slot_of(key)
         found: dict[Any, dict[str, Any]] = {}
@@ -94,7 +94,7 @@ class Results(Sequence[Output]):
         return found
 
     def timers(self, key: object) -> list[tuple[str, str, BoundedWindow, Timestamp]]:
-        """The timers of a key that are set: (name, tag, window, time), in order of time."""
+        """The set timers of a key: (name, tag, window, time), in order of time."""
         slot = slot_of(key)
         found = [
             (self._step.timers[entry.timer].name, entry.tag, window.window, Timestamp(micros=time))

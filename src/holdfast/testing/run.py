@@ -1,4 +1,4 @@
-"""Run a function over a scripted stream."""
+"""Runs a function over a scripted stream."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def run(
     runtime: Literal["memory", "spark"] = "memory",
     **options: Unpack[DoFnOptions],
 ) -> Results:
-    """Runs a DoFn, or an aggregation, over the script and gives its outputs, final state and counters.
+    """Runs a DoFn or an aggregation over the script and returns its outputs, final state and counters.
 
-    Takes what `par_do` and `window_into` take, so that a test says what the job says; `key_groups` is 1 unless it is given.
-    In memory `output` is not looked at: values come out as they were given. `outputs` declares tags (besides the main one);
-    if it is left out, any tag may be used. Late elements come out under the tag `late` if that is declared, otherwise they
-    are only counted. With `start_from`, the run goes on with the state that another run left, perhaps of older code.
+    Takes the options of `par_do` and `window_into`, so that a test reads like the job; `key_groups` is 1 by default. In
+    memory `output` is ignored: values come out as the function gave them. `outputs` declares tags besides the main one; if
+    it is left out, any tag may be used. Late elements come out under the tag `late` if that is declared, otherwise they are
+    only counted. With `start_from`, the run resumes with the state that another run left, perhaps with older code.
     """
     problems = [*_option_problems(options.get("backend", "heap"), runtime, start_from), *_unkeyed(stream)]
     windows = {
@@ -80,7 +80,7 @@ def run(
 
 
 def _copied(fn: Any) -> Any:
-    """A function of the worker's own, as one that was sent to it would be."""
+    """A copy of the function, as a worker would receive it."""
     try:
         return copy.deepcopy(fn)
     except Exception as error:
@@ -90,9 +90,9 @@ def _copied(fn: Any) -> Any:
 
 def _option_problems(backend: object, runtime: str, start_from: Results | None) -> Iterator[str]:
     if start_from is not None and runtime != "memory":
-        yield "start_from goes with the memory runtime; on Spark a job goes on from its checkpoint."
+        yield "start_from is for the memory runtime; on Spark a job resumes from its checkpoint."
     if runtime not in ("memory", "spark"):
-        yield f"runtime is {runtime!r}; it can be 'memory' or 'spark'."
+        yield f"runtime is {runtime!r}; use 'memory' or 'spark'."
     yield from backend_problems(backend)
 
 

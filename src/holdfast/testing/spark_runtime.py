@@ -1,8 +1,8 @@
-"""The Spark runtime of scripted streams: the same script on real Spark, a micro-batch for each of its events.
+"""The Spark runtime of scripted streams: the same script on real Spark, with a micro-batch for each event.
 
-Elements are any Python values: they travel as bytes of the default coder, and so do the outputs. The watermark is a
-column of its own that the script sets; the clock of processing time is a small file, so that no test ever waits. A
-crash makes the workers forget all they hold; the next micro-batch comes back from the state store.
+Elements are any Python values: they and the outputs travel as bytes of the default coder. The watermark is a column of its
+own that the script sets; the processing-time clock is a small file, so that no test ever waits. A crash makes the workers
+forget everything; the next micro-batch reads from the state store.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ScriptFile:
         return int(self._read()["now"])
 
     def wake_millis(self, due: int, soon: int) -> int:
-        # The clock of the script moves between any two micro-batches.
+        # The script's clock may move between any two micro-batches.
         return soon
 
     def is_final(self) -> bool:
@@ -101,7 +101,7 @@ class PlainReader(ElementReader):
     """Reads elements that travel as bytes of the default coder."""
 
     def __init__(self) -> None:
-        """It needs to know nothing of columns."""
+        """It needs no columns."""
 
     @property
     def value_coder(self) -> Coder[Any]:
@@ -126,14 +126,14 @@ class PlainWriter:
 def _output_row(output: Output) -> tuple[str, int, bytes, bytes]:
     from pyspark import cloudpickle
 
-    # The window of a user's own window function is of a class of the user's: the test's own data, in the test's process.
+    # The window may be of a user's own class: it is the test's own data, in the test's process.
     window = cloudpickle.dumps((output.window, output.pane))  # type: ignore[no-untyped-call]
     value = cloudpickle.dumps(output.value)  # type: ignore[no-untyped-call]
     return output.tag, output.timestamp.micros, window, value
 
 
 class SparkRuntime:
-    """Plays the events of a script, each to its end before the next."""
+    """Plays the events of a script, finishing each before the next."""
 
     def __init__(self, fn: Any, make_step: Callable[[], Step], options: StepOptions) -> None:
         self._step = make_step()
@@ -177,7 +177,7 @@ class SparkRuntime:
     def _advance(self, event: AdvanceWatermark) -> None:
         self._final = event.is_final
         self._watermark = Timestamp(min(float(event.to), _END_SECONDS)) if event.is_final else event.to
-        # A micro-batch goes by the watermark that the ones before it have set, so it takes two to see a new one.
+        # A micro-batch uses the watermark set by those before it, so it takes two to see a new one.
         self._feed([(_MARKER, 0, b"", b"")])
         self._write_script()
         self._feed([(_EVERYWHERE if event.is_final else _MARKER, 0, b"", b"")])
@@ -192,7 +192,7 @@ class SparkRuntime:
         for row in rows:
             stores.setdefault(row.key[0], {})[row.user_map_key[0]] = bytes(row.user_map_value[0])
         layout = Layout(self._make_step())
-        # What Holdfast's own backends keep, any of them reads.
+        # Any of Holdfast's own backends can read what another stored.
         factory = HeapBackends() if isinstance(self._backend, str) else copied_backend(self._backend)
         found: list[KeyGroupState] = []
         for label, blobs in sorted(stores.items()):
@@ -234,7 +234,7 @@ class SparkRuntime:
         time_mode = "ProcessingTime" if self._plan.uses_processing_time else "EventTime"
         results = transformed(grouped, self._plan, self._metrics, time_mode=time_mode)
         writer = results.writeStream.option("checkpointLocation", self._checkpoint).outputMode("append")
-        # Without micro-batches of Spark's own accord: with timers of processing time they would never end.
+        # Without micro-batches that Spark starts by itself: with processing-time timers they would never end.
         with with_settings(self._spark, {_NO_DATA: "false"}), rebuilding(self._spark):
             return writer.foreachBatch(self._take).start()
 
@@ -246,7 +246,7 @@ class SparkRuntime:
                 )
 
     def _feed(self, rows: list[tuple[int, int, bytes, bytes]]) -> None:
-        """Gives the query one file, and waits until it, and what follows from it, is done."""
+        """Gives the query one file, and waits until it and everything it causes is done."""
         seconds = 0.0 if self._watermark is None else float(self._watermark)
         kinds, times, keys, values = (list(column) for column in zip(*rows, strict=True))
         watermark = pa.array([int(seconds * 1_000_000)] * len(rows), type=pa.timestamp("us", tz="UTC"))
@@ -274,7 +274,7 @@ def _read_output(tag: str, time: int, window: bytes, value: bytes) -> Output:
 
 
 def _scripted_pack(key_groups: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Packs elements as ever; markers only carry the watermark, except the one that calls every key group."""
+    """Packs elements as usual; markers only carry the watermark, except the one that wakes every key group."""
     pack = pack_function(key_groups, "scripted")
 
     def scripted_pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -291,7 +291,7 @@ _session: list[SparkSession] = []
 
 
 def scripted_session() -> SparkSession:
-    """One session for all scripts of a process, as small as one can be."""
+    """One session for all scripts of a process, as small as possible."""
     if not _session:
         config = {"spark.sql.shuffle.partitions": "1", "spark.sql.streaming.pollingDelay": "1ms"}
         _session.append(session("holdfast-testing", cores=2, config=config))

@@ -1,4 +1,4 @@
-"""TestStream: a scripted stream. What happens in it, faults included, is an item of the script."""
+"""TestStream: a scripted stream. Everything that happens, including faults, is an item of the script."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AddElements:
 
 @dataclass(frozen=True)
 class AdvanceWatermark:
-    """The watermark moves to a time; to MAX_TIMESTAMP: the input has ended."""
+    """The watermark moves to a time; MAX_TIMESTAMP ends the input."""
 
     to: Timestamp
 
@@ -33,23 +33,23 @@ class AdvanceWatermark:
 
 @dataclass(frozen=True)
 class AdvanceProcessingTime:
-    """The clock of processing time moves on."""
+    """The processing-time clock moves forward."""
 
     by: Duration
 
 
 @dataclass(frozen=True)
 class Crash:
-    """All memory is lost; what was committed comes back."""
+    """All memory is lost; committed state is restored."""
 
 
 Event = AddElements | AdvanceWatermark | AdvanceProcessingTime | Crash
 
 
 class TestStream:
-    """A script of a stream, built by chained calls; each call returns the stream.
+    """A scripted stream, built by chained calls; each call returns the stream.
 
-    The watermark begins before all time, processing time at 0. Nothing is implied at the end of the script: only
+    The watermark starts at the beginning of time, processing time at 0. Nothing is implied at the end of the script: only
     `advance_watermark_to_infinity` ends the input.
     """
 
@@ -60,8 +60,8 @@ class TestStream:
         self._watermark = MIN_TIMESTAMP
 
     def add_elements(self, elements: Iterable[object], event_timestamp: Timestamp | int | float | None = None) -> TestStream:
-        """Adds one bundle. An element may be a TimestampedValue; without a time it has `event_timestamp`, else the
-        time of the watermark, or 0 before the watermark first moved."""
+        """Adds one bundle. An element may be a TimestampedValue; without a time it gets `event_timestamp`, else the
+        watermark's time, or 0 before the watermark first moves."""
         self._check_open()
         default = self._default_time() if event_timestamp is None else Timestamp.of(event_timestamp)
         timed = []
@@ -91,7 +91,7 @@ class TestStream:
         return self.advance_watermark_to(MAX_TIMESTAMP)
 
     def advance_processing_time(self, seconds: Duration | int | float | str) -> TestStream:
-        """Moves the clock of processing time on by so many seconds."""
+        """Moves the processing-time clock forward by this many seconds."""
         self._check_open()
         by = Duration.of(seconds)
         if by < Duration(0):
@@ -103,7 +103,7 @@ class TestStream:
         return self
 
     def crash(self) -> TestStream:
-        """Loses all memory; the next step comes back from the committed log."""
+        """Loses all memory; the next item starts from the committed log."""
         self.events.append(Crash())
         return self
 

@@ -1,4 +1,4 @@
-"""Beam's door to TestStream."""
+"""TestStream under Beam's module name."""
 
 from holdfast.testing.stream import TestStream
 

@@ -1,4 +1,4 @@
-"""What there is to do with files, whatever file system they are on."""
+"""File operations, on any file system."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FileInfo:
     """A file or a directory."""
 
     name: str
-    """The last part of its path, or from `walk` the path below where the walk began."""
+    """The last part of its path; from `walk`, the path relative to its root."""
     path: str
     size: int
     is_directory: bool
@@ -25,7 +25,7 @@ class FileInfo:
 
 
 class Files(abc.ABC):
-    """What there is to do with files. Paths are whole: with the scheme, if they have one."""
+    """File operations. Paths are complete, including their scheme if they have one."""
 
     @abc.abstractmethod
     def read(self, path: str) -> bytes | None:
@@ -37,7 +37,7 @@ class Files(abc.ABC):
 
     @abc.abstractmethod
     def create(self, path: str, content: bytes) -> bool:
-        """Writes a file if there is none, and says whether. Of two that try, one succeeds."""
+        """Writes a file if there is none; returns whether it did. If two try, one succeeds."""
 
     @abc.abstractmethod
     def entries(self, path: str) -> list[FileInfo] | None:
@@ -49,30 +49,30 @@ class Files(abc.ABC):
 
     @abc.abstractmethod
     def make_directory(self, path: str) -> None:
-        """Makes a directory with those above it."""
+        """Makes a directory and its parents."""
 
     @abc.abstractmethod
     def move(self, path: str, to: str) -> None:
-        """Gives a file or directory another path on the same file system, where nothing may be."""
+        """Moves a file or directory to another path on the same file system, which must not exist."""
 
     @abc.abstractmethod
     def remove(self, path: str) -> None:
-        """Removes a file, or a directory with all that is in it; nothing happens if there is none."""
+        """Removes a file, or a directory with its content; does nothing if there is none."""
 
     @abc.abstractmethod
     def sha256(self, path: str) -> str:
         """The SHA-256 of a file, in hexadecimal."""
 
     def side_checksums(self, path: str) -> bytes | None:
-        """What Hadoop keeps beside a file of the local file system to tell whether it is whole; None if there is nothing."""
+        """The checksums that Hadoop keeps beside a file of the local file system; None if there are none."""
         return None
 
     def links(self, path: str) -> list[str]:
-        """The links below a directory, which lead elsewhere; of a file system without links none."""
+        """The links below a directory; none on a file system without links."""
         return []
 
     def walk(self, path: str) -> Iterator[FileInfo]:
-        """All files below a directory, in the order of their names, which are given from there."""
+        """All files below a directory, in order of their names relative to it."""
         for entry in self.entries(path) or ():
             if not entry.is_directory:
                 yield entry

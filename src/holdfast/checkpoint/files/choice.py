@@ -16,16 +16,16 @@ _LOCAL = LocalFiles()
 
 
 def files_of(spark: SparkSession | None, path: str) -> Files:
-    """The files of the file system that a path is on. Only local ones need no session."""
+    """The files of a path's file system. Only local ones need no session."""
     if is_local(path):
         return _LOCAL
     if spark is None:
-        raise HoldfastError(f"{path!r} is not a local path, and reading it needs a Spark session.")
+        raise HoldfastError(f"{path!r} is not a local path; reading it needs a Spark session.")
     return HadoopFiles(spark)
 
 
 def copy_file(source: Files, path: str, target: Files, to: str) -> None:
-    """Copies one file, also from one file system to another."""
+    """Copies one file, even between file systems."""
     if isinstance(source, LocalFiles) and isinstance(target, LocalFiles):
         source.copy(path, to)
     elif isinstance(target, HadoopFiles):

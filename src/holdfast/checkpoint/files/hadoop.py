@@ -33,8 +33,8 @@ class HadoopFiles(Files):
     @in_our_words
     def read(self, path: str) -> bytes | None:
         for _ in range(_TRIES - 1):
-            # It may fail while the file is put in another's place: some file systems keep checksums beside a file, which
-            # belong to another content for a moment, and others remove what is being read.
+            # Reading may fail while the file is being replaced: some file systems keep checksums beside a file, which do
+            # not match for a moment, and others remove the file being read.
             with contextlib.suppress(Exception):
                 return self._content(path)
             time.sleep(_AGAIN_SECONDS)
@@ -72,9 +72,9 @@ class HadoopFiles(Files):
             raise
 
     def _context(self, path: Any) -> Any:
-        """What can put a file in another's place in one step; None of a file system that has no such thing."""
+        """What can replace a file atomically; None on a file system that cannot."""
         if path.toUri().getScheme() in _OBJECT_STORES:
-            # There a file is seen when it is whole, and to rename is to copy.
+            # There a file becomes visible when it is whole, and renaming means copying.
             return None
         try:
             return self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(path.toUri(), self._configuration)
@@ -93,7 +93,7 @@ class HadoopFiles(Files):
         try:
             stream = system.create(hadoop_path, False)
         except Exception as error:
-            # It may be gone again by now, where a file is renewed by removing it.
+            # It may be gone again by now, where a file is renewed by removing it first.
             if "FileAlreadyExistsException" in str(error) or system.exists(hadoop_path):
                 return False
             raise
@@ -168,7 +168,7 @@ class HadoopFiles(Files):
         return FileInfo(status.getPath().getName(), path, int(status.getLen()), directory, modified)
 
     def qualified(self, path: str) -> str:
-        """A path as Spark itself takes it: whole, with the scheme of the file system that it is on."""
+        """A path as Spark resolves it: complete, with its file system's scheme."""
         system, hadoop_path = self._at(path)
         return str(hadoop_path.makeQualified(system.getUri(), system.getWorkingDirectory()).toString())
 

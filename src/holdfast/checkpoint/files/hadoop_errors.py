@@ -1,4 +1,4 @@
-"""What Hadoop says of a file system that it cannot use, in our words: what is missing, and where to get it."""
+"""Hadoop's errors about file systems it cannot use, in our words: what is missing, and where to get it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _PACKAGES = {
 }
 _MISSING = ("java.lang.ClassNotFoundException", "java.lang.NoClassDefFoundError", "UnsupportedFileSystemException")
 _OTHER_NAMES = {"s3": "s3a", "s3n": "s3a"}
-"""Schemes that Hadoop does not have any more, and what took their place."""
+"""Schemes that Hadoop no longer has, and their replacements."""
 
 
 def in_our_words(method: M) -> M:
-    """Makes a method over a path, the first of its arguments, raise CheckpointError instead of what comes from the JVM."""
+    """Makes a method whose first argument is a path raise CheckpointError instead of the JVM's errors."""
 
     @functools.wraps(method)
     def told(self: Any, path: str, *more: Any) -> Any:
@@ -48,8 +48,10 @@ def _told(path: str, thrown: Any, version: Callable[[], str]) -> CheckpointError
     if any(name.endswith(_MISSING) or any(kind in message for kind in _MISSING) for name, message in chain):
         return _not_there(path, said, version())
     if any(name.endswith(("AccessControlException", "AccessDeniedException")) for name, _ in chain):
-        return CheckpointError(f"{path!r} may not be used: {said}", todo="use credentials that may read and write there")
-    return CheckpointError(f"{path!r} could not be reached: {said}", todo="mend the cause and try again")
+        return CheckpointError(
+            f"Access to {path!r} was denied: {said}", todo="use credentials that may read and write there"
+        )
+    return CheckpointError(f"{path!r} could not be reached: {said}", todo="fix the cause and try again")
 
 
 def _not_there(path: str, said: str, version: str) -> CheckpointError:
@@ -66,12 +68,12 @@ def _not_there(path: str, said: str, version: str) -> CheckpointError:
     elif scheme == "gs":
         todo = "give Spark the jar of Google's gcs-connector for Hadoop 3: spark.jars, or PYSPARK_SUBMIT_ARGS"
     else:
-        todo = "look whether the scheme is written correctly; if it is, give Spark the jars of its file system: spark.jars"
+        todo = "check the spelling of the scheme; if it is right, give Spark the jars of its file system: spark.jars"
     return CheckpointError(f"Spark cannot reach {path!r}: it has no jars for {scheme}:// paths.", detail=said, todo=todo)
 
 
 def _causes(thrown: Any) -> list[tuple[str, str]]:
-    """The classes and messages of an exception and of what caused it."""
+    """The classes and messages of an exception and its causes."""
     found: list[tuple[str, str]] = []
     while thrown is not None and len(found) < 20:
         message = str(thrown.getMessage() or "").strip().splitlines()

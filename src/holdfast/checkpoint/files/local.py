@@ -1,7 +1,7 @@
 """Files of this machine, without Spark.
 
 Hadoop's local file system keeps a `.name.crc` beside each file and refuses to read what does not match it: those are
-neither listed nor copied, and are removed with what they are about.
+neither listed nor copied, and are removed together with their files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.errors import CheckpointError
 __all__ = ["LocalFiles", "temporary_folder"]
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-"""What file systems say that have no links between files."""
+"""The errors of file systems without hard links."""
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -46,7 +46,7 @@ class LocalFiles(Files):
         except OSError as error:
             partial.unlink(missing_ok=True)
             if local.is_dir():
-                raise CheckpointError(f"{path!r} is a directory, where there should be a file.") from error
+                raise CheckpointError(f"{path!r} is a directory, not a file.") from error
             raise
         _checksum(local).unlink(missing_ok=True)
 
@@ -72,7 +72,7 @@ class LocalFiles(Files):
         found = []
         for name in sorted(os.listdir(local)):
             if not (name.startswith(".") and name.endswith(".crc")):
-                # A job that runs may remove it at any time.
+                # A running job may remove it at any time.
                 with contextlib.suppress(FileNotFoundError):
                     found.append(self._info(local / name, join(path, name)))
         return found
@@ -139,7 +139,7 @@ class LocalFiles(Files):
 
     @staticmethod
     def _created_in_place(local: Path, content: bytes) -> bool:
-        """Where there are no links: a file that is created by one only, but can be seen before it is whole."""
+        """For file systems without hard links: only one can create the file, but it is visible before it is whole."""
         try:
             with local.open("xb") as file:
                 file.write(content)
@@ -150,7 +150,7 @@ class LocalFiles(Files):
     @staticmethod
     def _written_beside(local: Path, content: bytes) -> Path:
         local.parent.mkdir(parents=True, exist_ok=True)
-        # Nobody can have put a link there: the name is not to be foreseen, and the file must be a new one.
+        # Nobody can have put a link there: the name is unpredictable, and the file must be new.
         partial = local.with_name(f".{local.name}.{uuid.uuid4().hex}.tmp")
         try:
             with partial.open("xb") as file:
@@ -164,7 +164,7 @@ class LocalFiles(Files):
 
 
 def temporary_folder(owner: object, prefix: str) -> Path:
-    """A new folder that is removed with its owner, at the latest when the process ends."""
+    """A new folder that is removed together with its owner, or at the latest when the process ends."""
     folder = tempfile.mkdtemp(prefix=prefix)
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

@@ -1,4 +1,4 @@
-"""Paths of files, local and not."""
+"""Paths of files, local and remote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def join(path: str, *names: str) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is on this machine's own file system, for which no Spark is needed."""
+    """Whether a path is on this machine's own file system, which needs no Spark."""
     return local_path(path) is not None
 
 
@@ -25,7 +25,7 @@ def normalised(path: str) -> str:
 
 
 def local_path(path: str) -> Path | None:
-    """The path without its scheme, if it is local. Hadoop takes a path as it is written: nothing in it is escaped."""
+    """The path without its scheme, if it is local. Hadoop takes a path literally: nothing in it is escaped."""
     scheme, colon, rest = path.partition(":")
     if not colon or "/" in scheme:
         return Path(path)

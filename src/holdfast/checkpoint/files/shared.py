@@ -1,7 +1,7 @@
-"""Paths as the whole cluster sees them: where a checkpoint is whose path names no file system.
+"""Paths as the whole cluster sees them: where a checkpoint is if its path names no file system.
 
-Spark takes such a path to be on the default file system of Hadoop's configuration. On one machine that is the local disk. On
-a cluster it may be HDFS; if it is the local disk there, every node would keep its part of the state on a disk of its own.
+Spark resolves such a path on the default file system of Hadoop's configuration. On one machine that is the local disk. On a
+cluster it may be HDFS; if it is the local disk, every node would keep its part of the state on its own disk.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["resolved"]
 
 
 def resolved(spark: SparkSession, path: str) -> str:
-    """The path as Spark would take it. Raises CheckpointError if the nodes of a cluster would each take it for their own.
+    """The path as Spark would resolve it. Raises CheckpointError if each node of a cluster would use its own disk.
 
-    A path that says `file:` is taken at its word: it may be a mount that all nodes have.
+    A path with `file:` is accepted: it may be a mount that all nodes share.
     """
     if not is_local(path) or _names_file_system(path):
         return path
@@ -40,7 +40,7 @@ def resolved(spark: SparkSession, path: str) -> str:
         )
     if os.path.isfile(path):
         raise CheckpointError(f"The checkpoint {path!r} is a file; it must be a directory.", todo="give another path")
-    # Once and for all: the process may change its directory.
+    # Made absolute now: the process may change its directory.
     return os.path.abspath(path)
 
 

@@ -1,14 +1,14 @@
-"""Advice from measured numbers: how large the state is and becomes, how often to run, and which settings follow, and why.
+"""Advice from measurements: how large the state is and will be, how often to run, and which settings follow, and why.
 
-Two formulas are at the bottom of it:
+It rests on two formulas:
 
-    state size           keys x (bytes of a key + bytes of its values) x versions that are kept of them
+    state size           keys x (bytes of a key + bytes of its values) x versions kept
     checkpoint interval  cost of a checkpoint / (duration of a micro-batch x tolerance), in micro-batches; the tolerance is
-                         how many micro-batches may be done again after a failure
+                         how many micro-batches may be repeated after a failure
 
-Spark makes a checkpoint with every micro-batch. So the second says whether that is affordable (it is if it gives 1 or
-less), and how often to run follows from two bounds: not so often that checkpoints take too large a share of the time, and
-not so seldom that what has to be done again after a failure takes too long.
+Spark makes a checkpoint with every micro-batch. So the second formula says whether that is affordable (it is if the result
+is 1 or less). How often to run follows from two bounds: not so often that checkpoints take too large a share of the time,
+and not so rarely that repeating work after a failure takes too long.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Advice", "Goals", "Interval", "Recommendation", "StateSize", "advise
 
 _DAY = 86400.0
 _DELTAS = 10
-"""Spark's default: after so many changelogs it writes a snapshot."""
+"""Spark's default: it writes a snapshot after this many changelogs."""
 _GROUP_BYTES = 16 << 20
 _GROUPS_A_WORKER = 4
 _GROUPS = 32
@@ -36,18 +36,18 @@ _FEW_KEYS = 50
 
 @dataclass(frozen=True)
 class Goals:
-    """What the job is to achieve."""
+    """What the job should achieve."""
 
     interval_seconds: float | None = None
-    """How often results are wanted; None: as often as now."""
+    """How often you want results; None means as often as now."""
     recovery_seconds: float = 60.0
-    """How long it may take after a failure until all is done that was not committed, without the start of Spark."""
+    """How long repeating uncommitted work may take after a failure, not counting Spark's start."""
     overhead: float = 0.1
     """What share of the time checkpoints may take."""
     history_seconds: float = 3600.0
-    """How far one wants to be able to go back."""
+    """How far back you want to be able to go."""
     workers: int | None = None
-    """How many Python workers there are; None: as many as this machine has cores."""
+    """The number of Python workers; None means one per core of this machine."""
     worker_bytes: int = 2 << 30
     """How much state a worker may keep in memory."""
 
@@ -60,30 +60,30 @@ class StateSize:
     keys: int
     bytes_per_key: float
     versions: float
-    """How many times the state is there, since older versions are kept. Less than one if it compresses well."""
+    """How many copies of the state there are, since older versions are kept. Less than one if it compresses well."""
     bytes: int
     bytes_in_a_day: int | None
-    """If it grows as it did."""
+    """If it keeps growing at this rate."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The second formula, and the bounds that follow."""
+    """The second formula, and the resulting bounds."""
 
     cost_seconds: float
     duration_seconds: float
     tolerance: float
-    """How many micro-batches may be done again."""
+    """How many micro-batches may be repeated."""
     interval_batches: float
     shortest_seconds: float
     """With a shorter one, checkpoints take more than their share."""
     longest_seconds: float | None
-    """With a longer one, a failure takes longer to recover from than it may; None if any length will do, 0 if none."""
+    """With a longer one, recovery from a failure takes too long; None if any length will do, 0 if none."""
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A setting, as it is and as it should be."""
+    """A setting: its present value and the recommended one."""
 
     setting: str
     step: str | None
@@ -111,12 +111,12 @@ class Advice:
 
 
 def advise(spark: SparkSession, checkpoint: str, goals: Goals | None = None) -> Advice:
-    """Measures a checkpoint and advises settings. Nothing is altered."""
+    """Measures a checkpoint and recommends settings; read-only."""
     return advise_from(measure(spark, checkpoint), goals)
 
 
 def advise_from(measured: Measured, goals: Goals | None = None) -> Advice:
-    """Advice from numbers that are known."""
+    """Advice from known measurements."""
     goals = goals or Goals()
     interval = _interval(measured, goals)
     recommendations = [
@@ -150,12 +150,12 @@ def _interval(measured: Measured, goals: Goals) -> Interval | None:
 
 
 def _work(seconds: float, every: float) -> float:
-    """Seconds of work that a second of input makes, besides what every micro-batch costs."""
+    """Seconds of work per second of input, besides the fixed cost of a micro-batch."""
     return max(seconds, 0.0) / every if every > 0 else 0.0
 
 
 def _best(measured: Measured, interval: Interval | None, goals: Goals) -> float | None:
-    """How often to run: as often as wanted, if the bounds allow it. Where they contradict each other, cost decides."""
+    """How often to run: as often as wanted, if the bounds allow it. If the bounds conflict, cost decides."""
     wanted = goals.interval_seconds or measured.interval_seconds
     if interval is None or wanted is None:
         return wanted
@@ -174,18 +174,18 @@ def _trigger(measured: Measured, interval: Interval | None, goals: Goals) -> Ite
     shortest, longest = interval.shortest_seconds, interval.longest_seconds
     share = interval.cost_seconds / max(wanted, interval.duration_seconds)
     why = (
-        f"a micro-batch costs {_seconds(interval.cost_seconds)} whatever it has to do, {share:.0%} of the time at an "
-        f"interval of {_seconds(wanted)}; {goals.overhead:.0%} allow one every {_seconds(shortest)}"
+        f"a micro-batch costs at least {_seconds(interval.cost_seconds)}, {share:.0%} of the time at an interval of "
+        f"{_seconds(wanted)}; {goals.overhead:.0%} allows one every {_seconds(shortest)}"
     )
     if longest is not None and longest < shortest:
         why += (
             f". Recovery within {_seconds(goals.recovery_seconds)} would need one every {_seconds(longest)}: allow more "
-            "time for it or more for checkpoints, or add workers"
+            "time for recovery or for checkpoints, or add workers"
         )
     elif longest is not None:
         why += f"; recovery within {_seconds(goals.recovery_seconds)} allows up to {_seconds(longest)}"
     if interval.duration_seconds > 0.9 * every and wanted <= every:
-        why += ". The job works nearly all the time: it runs as fast as it can, or it falls behind"
+        why += ". The job is busy nearly all the time: it runs as fast as it can, or it is falling behind"
     best = _best(measured, interval, goals) or wanted
     yield Recommendation("trigger=", None, f"about every {_seconds(every)}", f"about every {_seconds(best)}", why)
 
@@ -200,11 +200,11 @@ def _retained(measured: Measured, interval: Interval | None, goals: Goals) -> It
         f"to go back {_seconds(goals.history_seconds)} at one every {_seconds(every)}; a micro-batch takes {_bytes(each)}, "
         f"so they take {_bytes(count * each)}"
     )
-    yield Recommendation("retained_batches=", None, f"{measured.batches} are there", str(count), why)
+    yield Recommendation("retained_batches=", None, f"{measured.batches} kept", str(count), why)
 
 
 def _deltas(measured: Measured, goals: Goals) -> Iterator[Recommendation]:
-    """How many changelogs there are between snapshots."""
+    """How many changelogs to write between snapshots."""
     if not measured.restore_bytes or not measured.restore_seconds:
         return
     speed = measured.restore_bytes / measured.restore_seconds
@@ -212,8 +212,8 @@ def _deltas(measured: Measured, goals: Goals) -> Iterator[Recommendation]:
     fits = int(goals.recovery_seconds / 4 / each) if each else _DELTAS
     count = min(max(fits, 2), _DELTAS)
     why = (
-        f"coming back reads {_bytes(measured.restore_bytes)} in {_seconds(measured.restore_seconds)}; of it a changelog "
-        f"takes {_seconds(each)}, and up to so many follow a snapshot"
+        f"recovery reads {_bytes(measured.restore_bytes)} in {_seconds(measured.restore_seconds)}; each changelog takes "
+        f"{_seconds(each)} of it, and up to this many follow a snapshot"
     )
     yield Recommendation("spark.sql.streaming.stateStore.minDeltasForSnapshot", None, str(_DELTAS), str(count), why)
 
@@ -221,11 +221,11 @@ def _deltas(measured: Measured, goals: Goals) -> Iterator[Recommendation]:
 def _partitions(measured: Measured, goals: Goals) -> Iterator[Recommendation]:
     now, workers = measured.partitions, _workers(goals)
     groups = min((step.key_groups for step in measured.steps), default=now)
-    best, why = now, f"{workers} workers have {now} partitions to work on"
+    best, why = now, f"{workers} workers share {now} partitions"
     if now > groups:
         best, why = groups, f"a step has {groups} key groups, so {now - groups} of {now} partitions have nothing to do"
     elif now < workers:
-        best, why = min(workers, groups), f"{workers} workers are there, and {now} can work"
+        best, why = min(workers, groups), f"only {now} of {workers} workers have a partition"
     elif now > 4 * workers:
         best, why = 2 * workers, f"{now} partitions for {workers} workers: each costs time in every micro-batch"
     uneven = max((step.largest_share for step in measured.steps), default=1.0)
@@ -264,9 +264,9 @@ def _backend(step: StepMeasured, measured: Measured, goals: Goals) -> Iterator[R
     later = each if not step.keys or grown is None else each * max(1 + grown / step.keys, 0)
     worst = max(each, later)
     best = "disk" if worst > 0.75 * goals.worker_bytes else "heap" if worst < 0.25 * goals.worker_bytes else step.backend
-    why = f"in memory it takes about {_bytes(each)} a worker, of {_bytes(goals.worker_bytes)}"
+    why = f"in memory it takes about {_bytes(each)} per worker, of {_bytes(goals.worker_bytes)}"
     if later > each * 1.5:
-        why += f", and {_bytes(later)} in a day if it grows as it did"
+        why += f", and {_bytes(later)} in a day at the present growth"
     yield Recommendation("backend=", step.step, step.backend, best, why)
 
 
@@ -275,8 +275,8 @@ def _ttl(step: StepMeasured, measured: Measured) -> Iterator[Recommendation]:
     if step.is_windowed or not step.lasting_cells or not step.keys_per_batch or step.keys_per_batch < 0 or grown is None:
         return
     why = (
-        f"{step.keys_per_batch:,.1f} keys more with every micro-batch, {grown:,.0f} a day, and nothing removes them; with a "
-        f"TTL of a day there would be about {grown:,.0f}, whatever happens"
+        f"every micro-batch adds {step.keys_per_batch:,.1f} keys, {grown:,.0f} a day, and nothing removes them; with a TTL "
+        f"of a day there would be about {grown:,.0f} at most"
     )
     yield Recommendation("ttl=", step.step, "none", f"on {', '.join(step.lasting_cells)}", why)
 

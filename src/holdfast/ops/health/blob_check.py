@@ -1,4 +1,4 @@
-"""The blobs of an operator, read through Spark and checked key group by key group, where the data is."""
+"""The blobs of an operator, read through Spark and checked key group by key group in the workers."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _COLUMNS = pa.schema(
 
 @dataclass
 class BlobCheck:
-    """What reading the blobs of one operator came to."""
+    """The result of reading one operator's blobs."""
 
     key_groups: int = 0
     blobs: int = 0
     blob_bytes: int = 0
     steps: set[str] = field(default_factory=set)
-    """Of which steps there is state."""
+    """The steps that have state here."""
     problems: list[tuple[str, str]] = field(default_factory=list)
     """Where, and what."""
 
@@ -74,23 +74,23 @@ def check_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: Operator,
 
 
 def _misplaced(label: int, partition: int, count: int, places: dict[int, int]) -> str | None:
-    """Whether a key group is in another partition than that of its label's hash, or there twice."""
+    """What is wrong if a key group is not in the partition of its label's hash, or is there twice."""
     right = spark_hash(label) % count
     before = places.setdefault(label, partition)
     if partition != right:
         return f"it belongs to partition {right}"
-    return f"it is in partition {before}, too" if before != partition else None
+    return f"it is also in partition {before}" if before != partition else None
 
 
 def step_problems(checkpoint: Checkpoint, steps: dict[str, set[str]]) -> list[tuple[str, str]]:
-    """Whether each operator has the state of one step, and each step is in one operator; by the operators' paths."""
+    """Checks that each operator has the state of one step, and each step is in one operator; by the operators' paths."""
     problems = [
         (path, f"it has state of several steps: {_listed(names)}") for path, names in steps.items() if len(names) > 1
     ]
     known = checkpoint.manifest.get("steps", {}) if not problems else {}
     for path, names in steps.items():
         if known and names - known.keys():
-            problems.append((path, f"it has state of {_listed(names)}, and the job has the steps {_listed(known)}"))
+            problems.append((path, f"it has state of {_listed(names)}, but the job has the steps {_listed(known)}"))
         others = [other for other, found in steps.items() if other < path and found & names]
         problems += [(path, f"it has state of {_listed(names)}, and so has {other}") for other in others]
     return problems
@@ -101,7 +101,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _unreadable(state: DataFrame) -> Iterator[int]:
-    """The partitions that cannot be read: each is tried by itself."""
+    """The partitions that cannot be read; tries each by itself."""
     rows = state.rdd
     for number in range(rows.getNumPartitions()):
         try:
@@ -122,9 +122,9 @@ def _checked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _read(label: int, blobs: Any) -> tuple[str | None, str | None]:
-    """The step that a key group is of, and what is wrong with its log, whose blobs are in a dict, by name.
+    """The step that a key group belongs to, and what is wrong with its log, given its blobs by name.
 
-    Of a backend with a format of its own, only the manifest is looked at.
+    For a backend with its own format, only the manifest is checked.
     """
     step = None
     try:

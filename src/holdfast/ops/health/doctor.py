@@ -36,7 +36,7 @@ RANGES: dict[str, tuple[Version, Version | None]] = {
     "ormsgpack": ((1, 10), None),
     "zstandard": ((0, 23), None),
 }
-"""From which version on, and before which, as in pyproject.toml."""
+"""The lowest version, and the first that is too new, as in pyproject.toml."""
 
 _PYTHON = (3, 10)
 _JAVA = 17
@@ -62,7 +62,7 @@ spark.stop()
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, how it is, and what to do if it is not well."""
+    """What was checked, what was found, and what to do about it."""
 
     name: str
     status: Status
@@ -72,7 +72,7 @@ class Check:
 
 
 def doctor(*, with_spark: bool = True) -> Iterator[Check]:
-    """Looks at everything, one after the other. `with_spark`: also whether a session starts and runs a Python worker."""
+    """Runs all checks in turn. `with_spark`: also whether a session starts and runs a Python worker."""
     needed = [_python(), _java(), *(_library(name) for name in RANGES)]
     yield from needed
     yield from (_memory(), _cores(), _disk(), _hostname())
@@ -80,7 +80,7 @@ def doctor(*, with_spark: bool = True) -> Iterator[Check]:
         return
     missing = [check.name for check in needed if check.status == FAILED]
     if missing:
-        yield Check("a local session", WARNING, f"not tried: first mend {', '.join(missing)}")
+        yield Check("a local session", WARNING, f"not tried: first fix {', '.join(missing)}")
     else:
         yield _session()
 
@@ -93,7 +93,7 @@ def _python() -> Check:
     if workers and shutil.which(workers) is None:
         return Check("Python", FAILED, f"{found}; PYSPARK_PYTHON={workers} does not exist", "unset PYSPARK_PYTHON")
     if workers and os.path.realpath(shutil.which(workers) or workers) != os.path.realpath(sys.executable):
-        return Check("Python", WARNING, f"{found}; workers run {workers}", "both must be the same version with Holdfast")
+        return Check("Python", WARNING, f"{found}; workers run {workers}", "both must be the same version and have Holdfast")
     return Check("Python", OK, found)
 
 
@@ -104,7 +104,7 @@ def _java() -> Check:
     java = shutil.which(command)
     if java is None:
         if home:
-            return Check("Java", FAILED, f"JAVA_HOME is {home}, and there is no {command}", f"unset JAVA_HOME, or {advice}")
+            return Check("Java", FAILED, f"JAVA_HOME is {home}, but there is no {command}", f"unset JAVA_HOME, or {advice}")
         return Check("Java", FAILED, "not found", advice)
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
@@ -122,23 +122,23 @@ def _java() -> Check:
 def _library(name: str) -> Check:
     lowest, below = RANGES[name]
     wanted = f"{name}>={_text(lowest)}" + (f",<{_text(below)}" if below else "")
-    advice = f"pip install '{wanted}', or all that belongs together: pip install 'holdfast[spark]'"
+    advice = f"pip install '{wanted}', or everything at once: pip install 'holdfast[spark]'"
     try:
         found = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return Check(name, FAILED, "not installed", advice)
     version = tuple(int(part) for part in re.findall(r"\d+", found)[:3])
     fits = version >= lowest and (below is None or version[: len(below)] < below)
-    return Check(name, OK, found) if fits else Check(name, FAILED, f"{found}, and {wanted} is needed", advice)
+    return Check(name, OK, found) if fits else Check(name, FAILED, f"{found}, but {wanted} is needed", advice)
 
 
 def _memory() -> Check:
     total = _total_memory()
     if total is None:
-        return Check("memory", WARNING, "how much there is cannot be found out here")
+        return Check("memory", WARNING, "could not be determined")
     cores = _usable_cores()
     wanted = _DRIVER_BYTES + _ROCKSDB_BYTES + cores * _WORKER_BYTES
-    found = f"{total / _GB:.1f} GB, of which {_available(total) / _GB:.1f} GB are free"
+    found = f"{total / _GB:.1f} GB, {_available(total) / _GB:.1f} GB free"
     if total >= wanted:
         return Check("memory", OK, found)
     budget = max((total - _GB - _ROCKSDB_BYTES) // cores // 2 // (1 << 20), 64)
@@ -191,14 +191,14 @@ def _hostname() -> Check:
 
 
 def _session() -> Check:
-    """In a process of its own: whatever happens to it, this one goes on."""
+    """Runs in a process of its own, so that nothing can harm this one."""
     import holdfast
 
     paths = [str(Path(holdfast.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="holdfast-doctor-") as folder:
-        # From a file, since functions of a program that is given as text cannot be shown in an error.
+        # From a file, so that errors can show the source.
         program = Path(folder) / "trial.py"
         program.write_text(_TRIAL)
         try:
@@ -212,7 +212,7 @@ def _session() -> Check:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            advice = "a firewall on 127.0.0.1, or a machine that is very busy; look at what java does meanwhile"
+            advice = "perhaps a firewall on 127.0.0.1, or a very busy machine; look at what java does meanwhile"
             return Check("a local session", FAILED, f"did not start within {_SPARK_SECONDS:.0f} seconds", advice)
     seconds = time.monotonic() - begun
     if done.returncode == 0 and "it works" in done.stdout:
@@ -222,7 +222,7 @@ def _session() -> Check:
 
 
 def _usable_cores() -> int:
-    """Those that this process may run on; a container may have fewer than the machine."""
+    """The cores that this process may use; a container may have fewer than the machine."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     try:
@@ -233,7 +233,7 @@ def _usable_cores() -> int:
 
 
 def _total_memory() -> int | None:
-    """Of the machine, or of the container if that has less."""
+    """Memory of the machine, or of the container if that has less."""
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Whether every key is in the key group that it belongs to: its hash, as Spark gives it, must lead to the group's label."""
+"""Checks that every key is in the right key group: Spark's hash of the key must give the group's label."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REST = [
 
 
 def misplaced_keys(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[tuple[str, str]]:
-    """Key groups after a micro-batch that have keys of others: where, and what is wrong. Own backends cannot be read."""
+    """Key groups that hold keys of others after a micro-batch: where, and what is wrong. Skips users' own backends."""
     steps = [step for step in steps_of(spark, checkpoint, batch) if step.manifest["backend"] in LOG_BACKENDS]
     return [problem for step in steps for problem in _problems(spark, checkpoint, step, batch)]
 
@@ -42,7 +42,7 @@ def _problems(spark: SparkSession, checkpoint: Checkpoint, step: StepRef, batch:
     counted = wrong.groupBy("found").agg(F.count_distinct("shown").alias("keys"), F.min("shown").alias("one"))
     for row in rows_of(counted.orderBy("found"), checkpoint.path):
         where = join(checkpoint.path, "state", str(step.operator))
-        what = f"{row['keys']} of its keys belong to other key groups, {row.one} for one"
+        what = f"{row['keys']} of its keys belong to other key groups, {row.one} for example"
         yield where, f"key group {row.found}, after micro-batch {batch}: {what}"
 
 

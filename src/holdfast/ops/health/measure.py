@@ -1,5 +1,5 @@
-"""What a checkpoint says about the job that wrote it: how often it ran and how long it took, how much it keeps, how that
-grows, and what coming back costs. Nothing is altered.
+"""What a checkpoint says about the job that wrote it: how often it ran and how long that took, how much state it keeps, how
+that grows, and what recovery costs. Read-only.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class StepMeasured:
     live_bytes: int
     """Keys and values of the newest version, before compression."""
     stored_bytes: int
-    """The same as it is stored, once, compressed."""
+    """The same, compressed, as stored once."""
     file_bytes: int
-    """All files of its operator: every version that is still there."""
+    """All files of its operator, with every version kept."""
     keys_per_batch: float | None
-    """By how many keys it grew with each micro-batch; None if there is only one to look at."""
+    """How many keys each micro-batch added; None if there is only one to look at."""
     changelog_bytes: float
     """Of one micro-batch."""
     largest_share: float
-    """Of the largest partition, compared with an even share."""
+    """The largest partition, relative to an even share."""
     is_windowed: bool
     """Whether windows end, and their state with them."""
     lasting_cells: tuple[str, ...]
-    """Those without a time to live."""
+    """Cells without a time to live."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,23 @@ class Measured:
     batch: int
     """The newest micro-batch."""
     batches: int
-    """How many could be looked at."""
+    """How many micro-batches could be measured."""
     interval_seconds: float | None
     """From the beginning of a micro-batch to that of the next; the median."""
     duration_seconds: float | None
     """From its beginning to its commit; the median."""
     cost_seconds: float | None
-    """What the shortest took. So much a micro-batch, with its checkpoint, costs whatever it has to do."""
+    """How long the shortest took: the fixed cost of a micro-batch with its checkpoint."""
     partitions: int
     restore_bytes: int
     """What is read when the job starts: snapshots and the changelogs after them."""
     restore_seconds: float
-    """How long reading that takes from here."""
+    """How long reading that takes on this machine."""
     steps: list[StepMeasured]
 
 
 def measure(spark: SparkSession, checkpoint: str) -> Measured:
-    """Measures a checkpoint. Raises CheckpointError if there is none, or nothing in it that can be measured."""
+    """Measures a checkpoint. Raises CheckpointError if there is none, or nothing to measure."""
     from holdfast.ops.inspect.summary import state_ls
 
     place = open_checkpoint(spark, checkpoint)
@@ -130,7 +130,7 @@ def _intervals(offsets: list[Offsets]) -> list[float]:
 
 
 def _durations(place: Checkpoint, offsets: list[Offsets]) -> Iterator[float]:
-    """From the times of the commit files; those of a copy say nothing, and are left out."""
+    """From the times of the commit files; those of a copy say nothing and are skipped."""
     written = {entry.name: entry.modified_seconds for entry in place.files.entries(join(place.path, "commits")) or ()}
     begun = {each.batch: each.timestamp_millis / 1000 for each in offsets}
     for batch, start in begun.items():
@@ -140,7 +140,7 @@ def _durations(place: Checkpoint, offsets: list[Offsets]) -> Iterator[float]:
 
 
 def _restore(place: Checkpoint, operators: Iterable[Operator], version: int) -> tuple[int, float]:
-    """How many bytes are read to come back to a version, and how long that takes, from a sample of them."""
+    """How many bytes are read to restore a version, and how long that takes, judging from a sample."""
     partitions = [partition for operator in operators for partition in operator.partitions]
     files = [file for partition in partitions for file in _chain(place, partition, version)]
     total = sum(file.size for file in files)

@@ -1,9 +1,8 @@
-"""Takes back what is false in a checkpoint, and finishes what was interrupted. Nothing else is touched.
+"""Removes false commits from a checkpoint, and finishes what was interrupted. Nothing else is touched.
 
-A false commit (see `checkpoint/false_commits.py`) is removed, so that the next start processes its micro-batch, by the plan
-that is there. What was planned after it goes first: it would be done in its place. No such plan can have been done, since
-the state that it begins with was never there. Whenever this is interrupted, the first false commit is still there, and doing
-it again completes it.
+A false commit (see `checkpoint/false_commits.py`) is removed, so that the next start processes its micro-batch by the
+existing plan. Later plans are removed first, or they would run instead. No later plan can have run, since the state that it
+starts from never existed. If this is interrupted, the first false commit still exists, and running it again completes it.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ __all__ = ["Repair", "checkpoint_repair"]
 
 @dataclass(frozen=True)
 class Repair:
-    """What is to be done with a checkpoint, or was done."""
+    """What to do, or what was done, to repair a checkpoint."""
 
     checkpoint: str
     interrupted: str | None = None
-    """An operation that was not finished, and has to be before anything else can be known."""
+    """An unfinished operation, which must be finished before anything else can be checked."""
     false_commits: list[int] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
-    """The files that go, in this order."""
+    """The files to remove, in this order."""
     is_known: bool = True
-    """Whether false commits can be told: not of a query that keeps no state."""
+    """Whether false commits can be recognised; not for a query without state."""
 
     @property
     def is_needed(self) -> bool:
@@ -40,10 +39,10 @@ class Repair:
 
 
 def checkpoint_repair(spark: SparkSession | None, path: str, *, dry_run: bool = False) -> Repair:
-    """Finishes an interrupted operation or takes it back, and takes back commits of micro-batches that nobody has processed.
+    """Finishes or undoes an interrupted operation, and removes commits of micro-batches that were never processed.
 
-    A true commit is never removed. Raises CheckpointLocked while a job runs on the checkpoint. With `dry_run` it only says
-    what it would do.
+    A true commit is never removed. Raises CheckpointLocked while a job runs on the checkpoint. With `dry_run` it only
+    returns what it would do.
     """
     found = find_checkpoint(spark, path)
     if dry_run:
@@ -75,7 +74,7 @@ def _plan(checkpoint: Checkpoint) -> Repair:
 
 
 def _files_of(checkpoint: Checkpoint, number: int, false: list[int]) -> list[str]:
-    """What goes of a micro-batch: of the first that is false its commit only, of what came after it the plan, too."""
+    """The files to remove for a micro-batch: only the commit of the first false one, the plans of later ones too."""
     commit, plan = (join(checkpoint.path, log, str(number)) for log in ("commits", "offsets"))
     later = [join(op.path, "_metadata", "v2", str(number)) for op in checkpoint.operators() if number in op.counts]
     return [*([commit] if number in false else []), *([plan, *later] if number > false[0] else [])]

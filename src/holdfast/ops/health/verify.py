@@ -1,13 +1,12 @@
-"""Is a checkpoint whole? Every file is looked at, then every blob; what is damaged is named.
+"""Is a checkpoint whole? Every file is checked, then every blob; what is damaged is named.
 
-Two levels. Of files: the checksums that they carry and their form, that nothing is missing between them, and that they are
-as large as what refers to them says. Of blobs: the log of each key group is read from end to end, as Spark gives it; its
-tokens prove that every delta is whole, unaltered and in its place, and it must be where Spark's hash puts it, there once.
-This is done for the last micro-batch whose files are whole; or for all that are retained, and then every key must also be in
-the key group that it belongs to.
+There are two levels. Files: their checksums and format, that none is missing in between, and that their sizes are those
+recorded elsewhere. Blobs: the log of each key group is read from end to end through Spark; its tokens prove that every delta
+is whole, unaltered and in order, and the key group must be where Spark's hash puts it, once. Blobs are read for the last
+micro-batch whose files are whole; or for all retained ones, and then every key must also be in the right key group.
 
 A micro-batch that is planned and not committed is normal: a job that was stopped or killed leaves it, and the next start
-does it. A commit that is there but empty or cut short is not.
+processes it. A commit that is empty or cut short is damage.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = ["Problem", "Verification", "checkpoint_to_verify", "checkpoint_verify
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is damaged or missing."""
+    """Something damaged or missing."""
 
     path: str
     what: str
@@ -49,20 +48,20 @@ class Problem:
 
 @dataclass
 class Verification:
-    """What looking at a checkpoint came to."""
+    """The result of verifying a checkpoint."""
 
     path: str
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What is unusual and no damage."""
+    """What is unusual but not damage."""
     last_whole_batch: int | None = None
-    """The last committed micro-batch of which everything is whole."""
+    """The last committed micro-batch that is whole."""
     whole_batches: list[int] = field(default_factory=list)
-    """All of which the files are whole, and of those that were read, the blobs."""
+    """Micro-batches whose files are whole, and the blobs too if they were read."""
     files: int = 0
     file_bytes: int = 0
     key_groups: int = 0
-    """Of the micro-batches that were read."""
+    """In the micro-batches that were read."""
     blobs: int = 0
     blob_bytes: int = 0
 
@@ -81,16 +80,16 @@ Report = Callable[[int, int], None]
 def checkpoint_verify(
     spark: SparkSession | None, path: str, *, deep: bool = False, report: Report = lambda done, total: None
 ) -> Verification:
-    """Looks at every file of a checkpoint, and with a session at the blobs of the last whole micro-batch.
+    """Checks every file of a checkpoint, and with a session the blobs of the last whole micro-batch.
 
-    `deep`: at the blobs of every retained one. Raises CheckpointError if there is no checkpoint, or one of a foreign
+    `deep` checks the blobs of every retained one. Raises CheckpointError if there is no checkpoint, or one of an unknown
     version.
     """
     checkpoint = checkpoint_to_verify(spark, path)
     found = Verification(checkpoint.path)
     _check_operations(checkpoint, found)
     _check_files(checkpoint, found, report)
-    # What a running job commits after this has files that have not been seen.
+    # What a running job commits after this has files that we have not seen.
     committed = checkpoint.committed()
     finder = _finder(checkpoint, found)
     if finder is None:
@@ -110,15 +109,15 @@ def checkpoint_verify(
 
 
 def checkpoint_to_verify(spark: SparkSession | None, path: str) -> Checkpoint:
-    """Like `open_checkpoint`, but what is damaged is left for the report."""
+    """Like `open_checkpoint`, but leaves damage to the report."""
     checkpoint = Checkpoint(files_of(spark, path), path.rstrip("/"))
     names = [entry.name for entry in checkpoint.files.entries(checkpoint.path) or ()]
     if checkpoint.files.info(checkpoint.path) is None:
-        raise CheckpointError(f"There is nothing at {path!r}.", todo="give the directory that the job has as its checkpoint")
+        raise CheckpointError(f"There is nothing at {path!r}.", todo="give the job's checkpoint directory")
     if not {"metadata", "offsets", "commits"} & set(names):
         raise CheckpointError(
             f"{path!r} is not a checkpoint of a streaming query: it has no 'metadata' and 'offsets'.",
-            todo="give the directory that the job has as its checkpoint",
+            todo="give the job's checkpoint directory",
         )
     with contextlib.suppress(CorruptState):
         _ = checkpoint.manifest
@@ -126,13 +125,15 @@ def checkpoint_to_verify(spark: SparkSession | None, path: str) -> Checkpoint:
 
 
 def _check_operations(checkpoint: Checkpoint, found: Verification) -> None:
-    """What an operation on the checkpoint has left that was killed."""
+    """Notes what a killed operation on the checkpoint has left."""
     files, path = checkpoint.files, checkpoint.path
     unfinished, left = interrupted(files, path), left_over(files, path)
     if unfinished is not None:
-        found.add(join(path, OLD_STATE), f"{unfinished}; finish it or take it back: holdfast checkpoint repair {path}")
+        found.add(join(path, OLD_STATE), f"{unfinished}; finish or undo it: holdfast checkpoint repair {path}")
     elif left is not None:
-        found.notes.append(f"{left}, or is at work: holdfast checkpoint repair {path} removes it, if nobody has the lock.")
+        found.notes.append(
+            f"{left}, or is still running: holdfast checkpoint repair {path} removes it if nobody holds the lock."
+        )
 
 
 def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) -> None:
@@ -141,7 +142,7 @@ def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) ->
         report(done, len(files))
         content = checkpoint.files.read(file.path)
         if content is None:
-            # A job that runs has removed it.
+            # A running job has removed it.
             continue
         found.files += 1
         found.file_bytes += len(content)
@@ -160,7 +161,7 @@ def _check_files(checkpoint: Checkpoint, found: Verification, report: Report) ->
 
 
 def _counts(name: str) -> bool:
-    """Not what a writer has not finished, nor the lock and whose turn it is, nor what an operation works on."""
+    """Whether a file is checked: not half-written files, the lock and its turn, nor an operation's working files."""
     others = ("holdfast/lock.json", TURN_FILE, OLD_STATE, NEW_STATE)
     return not name.rpartition("/")[2].startswith(".") and not name.startswith(others)
 
@@ -179,13 +180,13 @@ def _check_logs(checkpoint: Checkpoint, finder: PieceFinder, found: Verification
     before, planned, committed = checkpoint.numbers("commits"), checkpoint.planned(), checkpoint.numbers("commits")
     for log, numbers in (("offsets", planned), ("commits", committed)):
         for number in _gaps(numbers):
-            found.add(join(checkpoint.path, log, str(number)), "it is missing, between others")
+            found.add(join(checkpoint.path, log, str(number)), "it is missing between others")
     for number in before:
         if number not in planned and number >= (planned or before)[0]:
-            found.add(join(checkpoint.path, "offsets", str(number)), "it is missing, and the micro-batch is committed")
+            found.add(join(checkpoint.path, "offsets", str(number)), "it is missing, but the micro-batch is committed")
     for number in planned[:-1]:
         if number not in committed:
-            found.add(join(checkpoint.path, "commits", str(number)), "it is missing, and the next micro-batch is planned")
+            found.add(join(checkpoint.path, "commits", str(number)), "it is missing, but the next micro-batch is planned")
     if not committed:
         found.notes.append("nothing has been committed yet.")
     open_batches = [number for number in planned if not committed or number > committed[-1]]
@@ -195,14 +196,14 @@ def _check_logs(checkpoint: Checkpoint, finder: PieceFinder, found: Verification
                 f"micro-batch {number} is an unfinished change of the number of partitions: run holdfast rescale again."
             )
         else:
-            found.notes.append(f"micro-batch {number} is planned and not committed: the next start of the job does it.")
+            found.notes.append(f"micro-batch {number} is planned and not committed: the next start of the job processes it.")
         with contextlib.suppress(CorruptState):
             for path in finder.missing_sources(number):
                 found.add(path, f"it is missing, and the plan of micro-batch {number} needs it")
 
 
 def _check_schemas(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
-    """The metadata of operators names the files of their schemas by whole paths."""
+    """Operators' metadata names their schema files by absolute paths."""
     moved = False
     for operator in finder.operators:
         folder = join(operator.path, "_stateSchema")
@@ -217,34 +218,34 @@ def _check_schemas(checkpoint: Checkpoint, finder: PieceFinder, found: Verificat
                 if checkpoint.files.info(join(folder, below)) is None:
                     found.add(join(folder, below), "it is missing, and the state cannot be read without it")
     if moved:
-        found.notes.append("it was copied or moved from elsewhere by hand: restore a savepoint instead, which can be moved.")
+        found.notes.append("it was copied or moved here by hand: use a savepoint instead, which can be moved and restored.")
 
 
 def _check_manifest(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
     there = checkpoint.files.info(join(checkpoint.path, MANIFEST_FILE)) is not None
     if not there and any(operator.is_a_step for operator in finder.operators):
-        found.notes.append("it has steps and no manifest: its query was not started by hf.Job, or the manifest is gone.")
+        found.notes.append("it has steps but no manifest: its query was not started by hf.Job, or the manifest is gone.")
 
 
 def _check_partitions(checkpoint: Checkpoint, finder: PieceFinder, found: Verification) -> None:
-    """Whether each partition of a step has its own key groups."""
+    """Checks that each partition of a step has its own key groups."""
     for operator in finder.operators:
         for path, what in misplaced(checkpoint.files, operator.path):
             found.add(path, what)
 
 
 def _check_commits(checkpoint: Checkpoint, found: Verification) -> list[int]:
-    """The commits of micro-batches that nobody has processed."""
+    """The commits of micro-batches that were never processed."""
     false = false_commits(checkpoint)
     for number in false:
         found.add(join(checkpoint.path, "commits", str(number)), f"it is false: {why_false(number)}")
     if false:
-        found.notes.append(f"take back what is false: holdfast checkpoint repair {checkpoint.path}")
+        found.notes.append(f"remove false commits: holdfast checkpoint repair {checkpoint.path}")
     return false
 
 
 def _gaps(numbers: list[int]) -> list[int]:
-    """Of each gap between numbers the first that is missing, and the last."""
+    """For each gap in the numbers, the first and last missing one."""
     pairs = [(a + 1, b - 1) for a, b in pairwise(numbers) if b - a > 1]
     return sorted({number for pair in pairs for number in pair})
 
@@ -256,14 +257,14 @@ def _is_rescaling(checkpoint: Checkpoint, batch: int) -> bool:
 
 
 def _whole_batches(checkpoint: Checkpoint, finder: PieceFinder, committed: list[int], found: Verification) -> Iterator[int]:
-    """The committed micro-batches of which every file is there and whole, the last one first."""
+    """The committed micro-batches whose files are all there and whole, last one first."""
     bad = {problem.path for problem in found.problems}
     oldest = _oldest_readable(checkpoint, finder, committed)
     for batch in reversed(committed):
         try:
             pieces = finder.pieces(batch)
         except CorruptState:
-            # A damaged snapshot or log, which has been named.
+            # A damaged snapshot or log, which has been reported.
             continue
         sizes = {file.path: file.size for file in pieces.files}
         wrong = {path for path, size in pieces.sizes.items() if sizes.get(path, size) != size}
@@ -273,27 +274,27 @@ def _whole_batches(checkpoint: Checkpoint, finder: PieceFinder, committed: list[
         if oldest is None or batch >= oldest:
             for path in gone:
                 found.add(path, f"it is missing, and {_use(checkpoint, path)} micro-batch {batch} needs it")
-        # Of the oldest one, Spark has removed what it began from; its state is whole all the same.
+        # Spark has removed what the oldest one started from, but its state is still whole.
         if not gone and not wrong and not _touches(bad, [*sizes, *pieces.missing]):
             yield batch
 
 
 def _touches(bad: set[str], paths: list[str]) -> bool:
-    """Whether one of these files is among what is bad, or in a directory that is."""
+    """Whether one of these files is bad, or is in a bad directory."""
     return any(path in bad or path.rpartition("/")[0] in bad for path in paths)
 
 
 def _is_needed(checkpoint: Checkpoint, path: str) -> bool:
-    """Whether it is of state or sources. What the logs lack has been told."""
+    """Whether it belongs to state or sources. Gaps in the logs have been reported."""
     return path.startswith((join(checkpoint.path, "state"), join(checkpoint.path, "sources")))
 
 
 def _use(checkpoint: Checkpoint, path: str) -> str:
-    return "the state after" if path.startswith(join(checkpoint.path, "state")) else "whoever goes on after"
+    return "the state after" if path.startswith(join(checkpoint.path, "state")) else "resuming after"
 
 
 def _oldest_readable(checkpoint: Checkpoint, finder: PieceFinder, committed: list[int]) -> int | None:
-    """The first committed micro-batch of which no state is missing. What is missing before it was removed in good order."""
+    """The first committed micro-batch with no state missing. What is missing before it was removed on purpose."""
     for batch in committed:
         with contextlib.suppress(CorruptState):
             missing = finder.pieces(batch).missing
@@ -305,7 +306,7 @@ def _oldest_readable(checkpoint: Checkpoint, finder: PieceFinder, committed: lis
 def _with_whole_blobs(
     spark: SparkSession, checkpoint: Checkpoint, batches: Iterable[int], deep: bool, found: Verification
 ) -> list[int]:
-    """Reads the blobs of the last micro-batch that is whole, or of all; gives those that are whole or were not read."""
+    """Reads the blobs of the last whole micro-batch, or of all; returns those that are whole or were not read."""
     kept = []
     waiting = list(batches)
     while waiting:
@@ -318,7 +319,7 @@ def _with_whole_blobs(
         if deep and not problems:
             problems += misplaced_keys(spark, checkpoint, batch)
         if problems and batch not in checkpoint.retained():
-            found.notes.append(f"the state after micro-batch {batch} was removed while it was read: the job goes on.")
+            found.notes.append(f"the state after micro-batch {batch} was removed while it was read: the job is running.")
             continue
         for path, what in problems:
             found.add(path, what)

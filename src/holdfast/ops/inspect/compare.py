@@ -1,7 +1,7 @@
-"""What changed: between two micro-batches, and of one key from each micro-batch to the next.
+"""What changed: between two micro-batches, and for one key from each micro-batch to the next.
 
-Two versions of a key group whose logs end with the same token are the same, and are not looked at. Otherwise both are
-decoded and compared, in the worker that has them.
+Two versions of a key group whose logs end with the same token are the same, and are skipped. Others are decoded and
+compared in the worker that reads them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Changed = tuple["Side | None", "Side | None"]
 
 @dataclass(frozen=True)
 class Change:
-    """A cell or timer of a key that is not what it was."""
+    """A cell or timer of a key that changed."""
 
     step: str
     key: str
@@ -61,7 +61,7 @@ class Change:
     """As JSON; None if there was nothing."""
     after: str | None
     old: str
-    """For people."""
+    """Readable text."""
     new: str
     batch: int | None = None
     """The micro-batch that changed it, in a history."""
@@ -73,13 +73,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Diff:
-    """What is different between two micro-batches."""
+    """What changed between two micro-batches."""
 
     from_batch: int
     to_batch: int
     changes: list[Change]
     total: int
-    """How many there are, of which `changes` may be the first."""
+    """How many changes there are; `changes` may hold only the first of them."""
 
 
 def state_diff(
@@ -93,7 +93,7 @@ def state_diff(
     limit: int | None = None,
     trust_pickle: bool = False,
 ) -> Diff:
-    """The cells and timers that are different after two micro-batches, in the order of step and key."""
+    """The cells and timers that differ between two micro-batches, ordered by step and key."""
     place = open_checkpoint(spark, checkpoint)
     for batch in (from_batch, to_batch):
         place.check_batch(batch)
@@ -122,14 +122,14 @@ def _diff_frame(
     limit: int | None,
     trust_pickle: bool,
 ) -> DataFrame:
-    """For each key group a row that counts its changes, and those changes; with `limit` the first so many by key."""
+    """For each key group a row with the number of its changes, then the changes; at most `limit`, the first by key."""
     sides = [
         blobs_frame(spark, place, ref.operator, batch).withColumn("side", F.lit(side)) for side, batch in enumerate(batches)
     ]
     frame = sides[0].unionByName(sides[1])
     if wanted is not None and wanted.label is not None:
         frame = frame.where(F.col("label") == wanted.label)
-    # A label and a side as one number, so that each side of a key group comes by itself, one after the other.
+    # Label and side in one number, so that the two sides of a key group come one after the other.
     frame = frame.repartition("label").sortWithinPartitions("label", "side")
     frame = frame.select((F.col("label") * 2 + F.col("side")).alias("label"), "name", "blob")
     slots = None if wanted is None else [wanted.slot]
@@ -147,7 +147,7 @@ def _diff_frame(
 
 
 def _pairs(groups: Iterator[tuple[int, Blobs]]) -> Iterator[tuple[Blobs | None, Blobs | None]]:
-    """The two sides of each key group, of which one may be missing."""
+    """The two sides of each key group; one may be missing."""
     waiting: tuple[int, Blobs] | None = None
     for number, blobs in groups:
         label, is_after = divmod(number, 2)
@@ -169,7 +169,7 @@ def _pairs(groups: Iterator[tuple[int, Blobs]]) -> Iterator[tuple[Blobs | None, 
 def _changed(
     before: Blobs | None, after: Blobs | None, slots: list[Slot] | None, trust_pickle: bool
 ) -> Iterator[tuple[Slot, Changed]]:
-    """The cells that are different, with their keys. What looks different may still be equal in another form."""
+    """The cells that differ, with their keys. Different bytes may still decode to equal values."""
     if before is not None and after is not None and before.get(HEAD) == after.get(HEAD):
         return
     old, new = _tables(before, trust_pickle), _tables(after, trust_pickle)
@@ -185,7 +185,7 @@ def _changed(
 
 
 def _tables(blobs: Blobs | None, trust_pickle: bool) -> dict[tuple[bytes, str], tuple[WindowState, Table, str]]:
-    """The tables of a key group by window and name, but for what the engine keeps for itself."""
+    """The tables of a key group by window and name, without the engine's own."""
     if blobs is None:
         return {}
     group = read_group(blobs, trust_pickle=trust_pickle)
@@ -227,9 +227,9 @@ def state_history(
     step: str | None = None,
     trust_pickle: bool = False,
 ) -> list[Change]:
-    """What each retained micro-batch changed of a key, oldest first.
+    """How each retained micro-batch changed a key's state, oldest first.
 
-    What the key had after the first of them counts as added by it.
+    State after the first of them counts as added by it.
     """
     place = open_checkpoint(spark, checkpoint)
     last = place.check_batch(None)
@@ -239,7 +239,7 @@ def state_history(
         changes += _history(spark, place, ref, wanted, trust_pickle)
     if not changes:
         raise CheckpointError(
-            f"The key {key!r} has had no state in the retained micro-batches.", todo="see what there is: holdfast state show"
+            f"The key {key!r} has no state in the retained micro-batches.", todo="list the state with: holdfast state show"
         )
     return sorted(changes, key=lambda change: (change.batch or 0, change.step))
 
@@ -257,9 +257,9 @@ def _history(spark: SparkSession, place: Checkpoint, ref: StepRef, wanted: Found
 def _versions(
     spark: SparkSession, place: Checkpoint, ref: StepRef, wanted: FoundKey
 ) -> Iterator[tuple[int, dict[int, Blobs]]]:
-    """The key groups that may have a key, after each retained micro-batch.
+    """The key groups that may hold a key, after each retained micro-batch.
 
-    One is read whole, and from there on what each micro-batch changed. A version without changelogs, as after rescaling, is
+    The first version is read whole, then each micro-batch's changes. A version without changelogs, as after rescaling, is
     read whole again.
     """
     operator = next(found for found in place.operators() if found.number == ref.operator)
@@ -291,7 +291,7 @@ def _copied(groups: dict[int, Blobs]) -> dict[int, Blobs]:
 
 
 def _runs(retained: list[int], logged: set[int]) -> Iterator[list[int]]:
-    """Micro-batches of which each is reached from the one before by its changes."""
+    """Runs of micro-batches in which each follows from the one before by its changes."""
     run: list[int] = []
     for batch in retained:
         if run and batch not in logged:

@@ -1,4 +1,4 @@
-"""A checkpoint as a whole: how far its query is, what it keeps, and who is using it. Local ones are read without Spark."""
+"""A checkpoint as a whole: how far its query is, what it stores, and who is using it. Local ones are read without Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["OperatorOverview", "Overview", "StepOverview", "checkpoint_show"]
 
 @dataclass(frozen=True)
 class StepOverview:
-    """A step, as the job has recorded it."""
+    """A step, as recorded by the job."""
 
     name: str
     backend: str
@@ -31,25 +31,25 @@ class StepOverview:
 
 @dataclass(frozen=True)
 class OperatorOverview:
-    """The state of one stateful operator of the query, in files."""
+    """The state files of one stateful operator of the query."""
 
     number: int
     name: str
     is_a_step: bool
     partitions: int
     snapshots: list[int]
-    """The versions of which every partition has a snapshot."""
+    """The versions for which every partition has a snapshot."""
     changelogs: list[int]
-    """The versions of which every partition has a changelog."""
+    """The versions for which every partition has a changelog."""
     last_version: int | None
-    """The newest version that some partition has. Micro-batch N leaves version N + 1."""
+    """The newest version in any partition. Micro-batch N leaves version N + 1."""
     snapshot_bytes: int
     changelog_bytes: int
 
 
 @dataclass(frozen=True)
 class SourceOverview:
-    """Where a source was, before and after a micro-batch, as the source says it."""
+    """A source's offsets before and after a micro-batch, in the source's own format."""
 
     number: int
     before: Any
@@ -66,21 +66,21 @@ class Overview:
     used_by: dict[str, object] | None
     """Who has the lock: owner, host, process, since, last sign of life."""
     batch: int | None
-    """The micro-batch that offsets and watermark are of: the one that was asked for, or the last that is committed."""
+    """The micro-batch that offsets and watermark belong to: the one asked for, or the last committed one."""
     is_committed: bool
     batch_time: str | None
     watermark: str | None
-    """The one that the micro-batch ran with; None if there was none yet."""
+    """The watermark that the micro-batch ran with; None if there was none yet."""
     next_watermark: str | None
-    """The one after it."""
+    """The watermark after it."""
     sources: list[SourceOverview]
     partitions: int | None
-    """Of a shuffle, and so of the state."""
+    """Partitions of a shuffle, and so of the state."""
     committed: list[int]
     planned: list[int]
-    """Those that were begun and are not committed: the next start does them again."""
+    """Planned and not committed: the next start processes them."""
     retained: list[int]
-    """Those whose state can be read."""
+    """Committed micro-batches whose state can be read."""
     steps: list[StepOverview]
     operators: list[OperatorOverview]
     sizes: dict[str, int]
@@ -91,9 +91,9 @@ class Overview:
 
 
 def checkpoint_show(spark: SparkSession | None, checkpoint: str, *, batch: int | None = None) -> Overview:
-    """What a checkpoint holds. `spark` may be None for a local path. Nothing is altered.
+    """What a checkpoint holds; read-only. `spark` may be None for a local path.
 
-    Raises CheckpointError if the path is no checkpoint, or has no such micro-batch.
+    Raises CheckpointError if the path is not a checkpoint, or has no such micro-batch.
     """
     opened = open_checkpoint(spark, checkpoint)
     planned, committed = opened.planned(), opened.committed()
@@ -127,8 +127,8 @@ def _choose(opened: Checkpoint, batch: int | None, planned: list[int], committed
         return committed[-1] if committed else (planned[-1] if planned else None)
     if batch not in planned:
         raise CheckpointError(
-            f"{opened.path!r} has no offsets of micro-batch {batch}: it has those of {spans(planned)}.",
-            todo="choose one of those; older ones are removed as time goes on",
+            f"{opened.path!r} has no offsets of micro-batch {batch}; it has {spans(planned)}.",
+            todo="choose one of those; older ones are removed over time",
         )
     return batch
 
@@ -152,7 +152,7 @@ def _sources(before: tuple[str | None, ...], after: tuple[str | None, ...]) -> l
 
 
 def _parsed(offset: str | None) -> Any:
-    """What a source wrote is mostly JSON, but that is its own affair."""
+    """Offsets are usually JSON, but sources may use any format."""
     try:
         return None if offset is None else parse_json(offset)
     except Malformed:
@@ -200,7 +200,7 @@ def _bytes(partitions: Iterable[dict[int, FileInfo]]) -> int:
 
 
 def _sizes(opened: Checkpoint) -> dict[str, int]:
-    """Bytes of each folder, of the state for each operator."""
+    """Bytes by folder; state by operator."""
     sizes: dict[str, int] = {}
     for entry in opened.files.entries(opened.path) or ():
         if not entry.is_directory:

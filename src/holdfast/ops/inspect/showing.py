@@ -1,4 +1,4 @@
-"""Some of the state, for people: a few keys, or one, for which only its key group is read."""
+"""Some of the state as text: a few keys, or one, for which only its key group is read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WINDOWS_TOLD = 10
 
 @dataclass(frozen=True)
 class ShownCell:
-    """What one key has in one cell or timer of one window."""
+    """One cell or timer of one key and window."""
 
     step: str
     key: str
@@ -38,18 +38,18 @@ class ShownCell:
     value: str
     """As JSON."""
     text: str
-    """For people."""
+    """Readable text."""
     expires_at: str | None
 
 
 @dataclass(frozen=True)
 class StateView:
-    """Some of the state at a micro-batch."""
+    """Some of the state after a micro-batch."""
 
     batch: int
     cells: list[ShownCell]
     more: bool
-    """Whether there is more than was asked for."""
+    """Whether there is more than the limit."""
     step_names: list[str] = field(default_factory=list)
 
 
@@ -67,8 +67,8 @@ def state_show(
 ) -> StateView:
     """Some of the state after a micro-batch: of one key, or of the first `limit` keys and windows.
 
-    `window` is a time that lies in the window, or the beginning of its text. Raises InputError if there is no such cell or
-    window, with those that there are.
+    `window` is a time in the window, or the beginning of its text. If there is no such cell or window, raises InputError
+    that lists the existing ones.
     """
     place = open_checkpoint(spark, checkpoint)
     batch = place.check_batch(batch)
@@ -85,7 +85,7 @@ def state_show(
     if key is not None and not shown:
         raise CheckpointError(
             f"The key {key!r} has no state{'' if cell is None else f' in the cell {cell!r}'} after micro-batch {batch}.",
-            todo="see what there is without --key, or at another micro-batch: holdfast state history",
+            todo="list the state without --key, or see other micro-batches: holdfast state history",
         )
     return StateView(batch, shown, more, [ref.name for ref in steps])
 
@@ -124,7 +124,7 @@ def _shown(
 def _groups(
     spark: SparkSession, place: Checkpoint, ref: StepRef, batch: int, label: int | None
 ) -> Iterator[tuple[int, Blobs]]:
-    """Key groups read by the driver: one, or all, some at a time."""
+    """Key groups read by the driver: one, or all, a few at a time."""
     if label is not None:
         blobs = group_blobs(spark, place, ref.operator, batch, label)
         if blobs is not None:
@@ -161,14 +161,14 @@ def _shown_cells(step: str, found: StoredCell, only: str | None) -> Iterator[Sho
 
 
 def _with_cell(steps: list[StepRef], cell: str | None) -> list[StepRef]:
-    """The steps that have a cell or timer of a name. Raises InputError, with the names that there are, if none has."""
+    """The steps that have a cell or timer of this name. If none has, raises InputError with the existing names."""
     if cell is None:
         return steps
     names = {step.name: _names(step) for step in steps}
     found = [step for step in steps if cell in names[step.name] or cell.partition("[")[0] in names[step.name]]
     if not found:
         there = "; ".join(f"{step} has {', '.join(map(repr, cells)) or 'none'}" for step, cells in names.items())
-        raise InputError(f"There is no cell or timer {cell!r}.", todo=f"choose one that there is: {there}")
+        raise InputError(f"There is no cell or timer {cell!r}.", todo=f"choose an existing one: {there}")
     return found
 
 
@@ -177,7 +177,7 @@ def _names(step: StepRef) -> list[str]:
 
 
 class WantedWindow:
-    """The window that is asked for, if any, and those that there are."""
+    """The window asked for, if any, and the windows seen."""
 
     def __init__(self, text: str | None) -> None:
         self._text = text
@@ -188,7 +188,7 @@ class WantedWindow:
                 self._micros = Timestamp.from_rfc3339(text).micros
 
     def has(self, cell: StoredCell) -> bool:
-        """Whether a cell is in it."""
+        """Whether a cell is in the window."""
         if self._text is None:
             return True
         window = cell.window.window
@@ -202,15 +202,15 @@ class WantedWindow:
         return self._micros is not None and bool(window.start.micros <= self._micros < window.end.micros)
 
     def check(self, key: str | None) -> None:
-        """Raises InputError if nothing was found because nothing is in such a window."""
+        """Raises InputError if nothing was found because there is no such window."""
         if self._text is None or not self._there:
             return
         of = "" if key is None else f" of the key {key!r}"
         windows = sorted(self._there)
         more = f", and {len(windows) - _WINDOWS_TOLD} more" if len(windows) > _WINDOWS_TOLD else ""
         raise InputError(
-            f"There is no window {self._text!r}{of}: it is neither a time in one that has state nor the beginning of one as "
-            "it is shown.",
+            f"There is no window {self._text!r}{of}: it is neither a time in a window with state nor the beginning of a "
+            "window's text.",
             detail=f"There are: {'; '.join(windows[:_WINDOWS_TOLD])}{more}.",
-            todo="give a time that lies in the window, such as 2026-03-01T10:00:00Z",
+            todo="give a time in the window, such as 2026-03-01T10:00:00Z",
         )

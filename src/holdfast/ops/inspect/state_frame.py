@@ -1,4 +1,4 @@
-"""State as a DataFrame, for queries: decoded in the workers, each key group where it is."""
+"""State as a DataFrame, for queries. Each key group is decoded in the worker that reads it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def read_state(
     trust_pickle: bool = False,
     hidden: bool = False,
 ) -> DataFrame:
-    """The state after a micro-batch, the last one by default, as a DataFrame: a row for each cell of a key and window.
+    """The state after a micro-batch, by default the last, as a DataFrame: a row for each cell of a key and window.
 
-    Columns: step, key (a text as it is, else JSON), window (null: global), cell, kind, value (JSON), expires_at (of a cell
-    with a time to live), key_group. Timers are rows of the kind "timer", whose value is their time. With `hidden` also what
-    the engine keeps for itself. A value whose coder needs code that is not here is {"$opaque": …}; pickles are read only
-    with `trust_pickle`.
+    Columns: step, key (a string as is, else JSON), window (null: global), cell, kind, value (JSON), expires_at (for a cell
+    with a time to live), key_group. Timers are rows of kind "timer", whose value is their time. `hidden` includes the
+    engine's own cells. A value whose coder needs code that is not here is {"$opaque": …}; pickles are decoded only with
+    `trust_pickle`.
     """
     place = open_checkpoint(spark, checkpoint)
     batch = place.check_batch(batch)
@@ -76,5 +76,5 @@ def _struct(cell: StoredCell) -> dict[str, int] | None:
 
 
 def _clamped(micros: int | None) -> int | None:
-    """A time that Spark can show."""
+    """A time within Spark's range."""
     return None if micros is None else max(MIN_TIMESTAMP.micros, min(micros, MAX_TIMESTAMP.micros))

@@ -26,14 +26,14 @@ class CellSummary:
     coder: str
     ttl: str | None
     keys: int
-    """How many (key, window) pairs have something in it."""
+    """How many (key, window) pairs have a value in it."""
     bytes: int
-    """Of its values as they are stored, before compression."""
+    """Size of its stored values, before compression."""
 
 
 @dataclass(frozen=True)
 class StepSummary:
-    """The state of a step at a micro-batch."""
+    """The state of a step after a micro-batch."""
 
     step: str
     operator: int
@@ -43,7 +43,7 @@ class StepSummary:
     cells: list[CellSummary]
     timers: int
     blob_bytes: int
-    """Of all that is in the state store, compressed as it is."""
+    """Size of everything in the state store, compressed."""
     windows: int = 0
     window_fn: str = ""
     key: str = ""

@@ -1,9 +1,9 @@
-"""State as Parquet, to look at, to edit and to start from.
+"""State as Parquet, to look at, edit and start from.
 
-export.json             what this is, of which job and micro-batch, and the manifests of its steps; written last
+export.json             the format, the job and micro-batch, and the manifests of the steps; written last
 state/<step>/*.parquet  a row for each cell of a key and window: `ops/reading/cell_rows.py`
 checkpoint/             what else a new checkpoint needs: offsets, commits, sources, schemas, and the state of
-                        operators that are Spark's own
+                        Spark's own operators
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["EXPORT_FILE", "Export", "exported_rows", "read_export", "state_expor
 EXPORT_FILE = "export.json"
 _FORMAT = 1
 _TRIES = 5
-# Times as other tools than Spark write them, too.
+# Also reads times as tools other than Spark write them.
 _MICROS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _PARTITION_FILE = re.compile(r"state/(\d+)/\d+/.*")
 
@@ -48,7 +48,7 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Export:
-    """An export, as its file describes it."""
+    """An export, as `export.json` describes it."""
 
     path: str
     job: str | None
@@ -86,10 +86,9 @@ def state_export(
     batch: int | None = None,
     report: Report = lambda done, total: None,
 ) -> Export:
-    """Writes the state after a micro-batch, the last one by default, as Parquet files.
+    """Writes the state after a micro-batch, by default the last, as Parquet files.
 
-    At `directory` there is a whole export afterwards or, if anything failed, what was there before: nothing. The job may be
-    running meanwhile.
+    `directory` gets a whole export or, if anything fails, nothing. The job may be running.
     """
     check_apart(checkpoint, directory)
     place = open_checkpoint(spark, checkpoint)
@@ -99,7 +98,7 @@ def state_export(
         try:
             return _exported(spark, place, directory, wanted, report)
         except (CorruptState, FileNotFoundError):
-            # A job that goes on has removed what belongs to it; there is a newer one by now.
+            # A running job has removed its files; there is a newer micro-batch by now.
             if batch is not None or wanted in place.retained():
                 raise
     return _exported(spark, place, directory, place.check_batch(batch), report)
@@ -163,14 +162,14 @@ def read_export(spark: SparkSession, path: str) -> Export:
     if data is None:
         raise CheckpointError(
             f"{path!r} is not an export of state: it has no {EXPORT_FILE!r}.",
-            todo="give what holdfast state export has written",
+            todo="give a directory that holdfast state export wrote",
         )
     file = join(path, EXPORT_FILE)
     with in_form(file, "export the state again"):
         content = check_form(parse_json(data, infinite=True), dict[str, Any])
         version = content.get("export_version")
         if version is None:
-            raise Malformed("it is not what describes an export")
+            raise Malformed("it does not describe an export")
         if version != _FORMAT:
             raise CheckpointError(
                 f"The export {path!r} has version {version!r:.40}; this Holdfast knows version {_FORMAT}.",
@@ -179,7 +178,7 @@ def read_export(spark: SparkSession, path: str) -> Export:
         form = check_form(content, _ExportForm)
         steps = [StepRef(name, step.operator, checked_manifest(step.manifest)) for name, step in form.steps.items()]
         if any(step.name != step.manifest["name"] for step in steps) or not steps:
-            raise Malformed("its steps are not those of their manifests")
+            raise Malformed("its steps do not match their manifests")
         facts = {name: _facts(step.log) for name, step in form.steps.items()}
     return Export(path, form.job, form.batch, steps, {name: step.rows for name, step in form.steps.items()}, facts)
 
@@ -190,12 +189,12 @@ def _facts(log: _LogForm) -> LogFacts:
     except ValueError:
         raise Malformed("its clock is not a hexadecimal number") from None
     if clock is not None and len(clock) != WAKE_TIME.size:
-        raise Malformed("its clock has not the size of a time")
+        raise Malformed("its clock does not have the size of a time")
     return LogFacts(log.last, clock)
 
 
 def _folder(step: str) -> str:
-    """The name of a folder for a step: one that stays where it is, whatever the step is called."""
+    """A safe folder name for a step: it cannot lead elsewhere, whatever the step is called."""
     return quote(step, safe="") if step.strip(".") else step.replace(".", "%2E")
 
 

@@ -1,7 +1,7 @@
 """State from Parquet: into a new checkpoint, or into one that has state already.
 
-Everything is checked before anything is written: the columns, then every row. Into state that exists the rows come by a
-policy for cells that both have: fail, keep, replace or merge.
+Everything is checked before anything is written: the columns, then every row. When importing into existing state, a policy
+decides about cells that both have: fail, keep, replace or merge.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ _PRESENT, _COMING = 0, 1
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import has made."""
+    """The result of an import."""
 
     checkpoint: str
     batch: int
-    """The last micro-batch; the job goes on with the next."""
+    """The last micro-batch; the job resumes with the next."""
     rows: dict[str, int]
     """By step, how many cells were imported."""
 
@@ -75,12 +75,12 @@ def state_import(
     key_groups: int | None = None,
     report: Report = lambda done, total: None,
 ) -> Imported:
-    """Makes exported state, edited or not, the state of a checkpoint.
+    """Imports exported state, edited or not, into a checkpoint.
 
-    Where there is no checkpoint, a new one is made, which goes on from the micro-batch of the export; `key_groups` may then
-    be another number. Into a checkpoint that exists, `on_conflict` says what happens with a cell that both have, and not the
-    same: "fail", "keep" what is there, "replace" it, or "merge" where the kind of cell can. Raises InputError, with the
-    first rows that are wrong, before anything is written.
+    If the checkpoint does not exist, it is created and resumes after the export's micro-batch; `key_groups` may then be
+    another number. For an existing one, `on_conflict` says what to do with a cell that differs: "fail", "keep" the present
+    value, "replace" it, or "merge" if the kind of cell can. Raises InputError with the first wrong rows, before anything is
+    written.
     """
     export = read_export(spark, directory)
     check_apart(directory, checkpoint)
@@ -88,11 +88,11 @@ def state_import(
     files = files_of(spark, checkpoint)
     exists = bool(files.entries(checkpoint))
     if on_conflict is not None and on_conflict not in CONFLICTS:
-        raise InputError(f"{on_conflict!r} is no policy for conflicts.", todo=f"there are: {', '.join(CONFLICTS)}")
+        raise InputError(f"{on_conflict!r} is not a policy for conflicts.", todo=f"use one of: {', '.join(CONFLICTS)}")
     if exists and on_conflict is None:
         raise CheckpointError(
             f"There is something at {checkpoint!r} already.",
-            todo="give a path where nothing is; or, to import into the state of a checkpoint, say what happens with cells "
+            todo="give a path where nothing exists; or, to import into an existing checkpoint, say what happens to cells "
             "that both have: --on-conflict fail, keep, replace or merge",
         )
     if exists and key_groups is not None:
@@ -112,14 +112,14 @@ def state_import(
 
 
 def _checked(spark: SparkSession, export: Export, step: StepRef) -> DataFrame:
-    """The rows, read; those that are wrong with what is wrong."""
+    """The decoded rows; wrong ones with what is wrong."""
     rows = exported_rows(spark, export, step).select(*cell_schema(step.manifest).names)
     types = _stored_types(rows, step, export)
     return _read(rows, step.manifest, _COMING, types).persist(StorageLevel.DISK_ONLY)
 
 
 def _stored_types(rows: DataFrame, step: StepRef, export: Export) -> list[tuple[str, str, str]]:
-    """The types of what is stored in cells whose coders take any: what was edited must have them too."""
+    """The stored types of cells whose coders take any type; edited values must have them too."""
     coders = {cell["name"]: (cell["coder"], cell.get("key_coder", {"id": "str"})) for cell in step.manifest["cells"]}
     names = [name for name, each in coders.items() if not all(map(is_typed, each))]
     if not names:
@@ -160,8 +160,8 @@ def _column_problems(found: StructType, wanted: StructType) -> Iterator[str]:
     for field in wanted.fields:
         if present.get(field.name) != field.dataType.simpleString():
             is_now = present.get(field.name, "missing")
-            yield f"the column {field.name!r} is {is_now}, and must be {field.dataType.simpleString()}"
-    yield from (f"the column {name!r} is too much" for name in present if name not in wanted.names)
+            yield f"the column {field.name!r} is {is_now}, but must be {field.dataType.simpleString()}"
+    yield from (f"there is an extra column {name!r}" for name in present if name not in wanted.names)
 
 
 def _read_schema(manifest: Mapping[str, Any]) -> StructType:
@@ -220,7 +220,7 @@ def _read_row(reader: CellReader, keys: tuple[Any, ...], row: Mapping[str, Any],
 
 
 def _counts(checked: Mapping[str, DataFrame], export: Export) -> dict[str, int]:
-    """How many rows there are, by step. Raises InputError if any of them is wrong, or comes twice."""
+    """The number of rows by step. Raises InputError if any is wrong or duplicated."""
     counts, problems = {}, []
     for name, rows in checked.items():
         with our_errors(export.path, _COLUMNS_TODO):
@@ -231,7 +231,7 @@ def _counts(checked: Mapping[str, DataFrame], export: Export) -> dict[str, int]:
         raise InputError(
             f"The rows of the step {step!r} cannot be imported: {first}",
             detail="\n".join(f"- {name}, {problem}" if name != step else f"- {problem}" for name, problem in rest),
-            todo="mend them; nothing was written",
+            todo="correct them; nothing was written",
         )
     return counts
 
@@ -267,7 +267,7 @@ def _anew(
         operators = {operator.number: operator for operator in made.operators()}
         if not {step.operator for step in export.steps} <= operators.keys() or export.batch not in made.committed():
             raise CorruptState(
-                f"{join(export.path, EXPORT_FILE)!r} is of another checkpoint than the files beside it.",
+                f"{join(export.path, EXPORT_FILE)!r} belongs to another checkpoint than the files beside it.",
                 todo="export the state again",
             )
         for done, step in enumerate(export.steps):
@@ -303,7 +303,7 @@ def _into(
 
 
 def _check_same(here: StepRef, coming: StepRef) -> None:
-    """Cells and windows must be the same, or rows would be read as something that they are not."""
+    """Cells and windows must be the same, or rows would be misread."""
     for part in ("key", "windowing", "cells", "timers"):
         if here.manifest[part] != coming.manifest[part]:
             raise CheckpointError(
@@ -323,7 +323,7 @@ def _write(
     facts: LogFacts,
 ) -> None:
     with our_errors(made.path):
-        # Where the step is told of windows that end, it must be told of keys that come with an import, too.
+        # A step with `on_window_expiration` must also be called for imported keys.
         tells = bool(rows.where(F.col("cell") == _SEEN).take(1))
         blobs = new_groups(rows, manifest, facts, lambda table: _assembled(table, manifest, on_conflict, tells))
         seed_step(spark, made, operator, batch, blobs)
@@ -333,7 +333,7 @@ def _assembled(rows: pa.Table, manifest: Mapping[str, Any], on_conflict: str, te
     layout = StoredLayout(manifest)
     state = KeyGroupState(layout)
     columns = [rows[name].to_pylist() for name in ("side", "slot", "window", "cell", "packed")]
-    # What is there comes first.
+    # Present rows come first.
     for _, slot_data, window, cell, packed in sorted(zip(*columns, strict=True), key=lambda row: row[:4]):
         table = state.window_of(window).tables[layout.positions[cell]]
         slot = slot_from_bytes(slot_data)
@@ -349,17 +349,17 @@ def _assembled(rows: pa.Table, manifest: Mapping[str, Any], on_conflict: str, te
 
 
 def _resolved(layout: StoredLayout, table: Table, slot: Slot, coming: Any, on_conflict: str) -> Any:
-    """What counts of two entries that are not the same."""
+    """The result of two entries that differ."""
     present, spec = table.values[slot], table.spec
     kind = layout.kind_of(spec)
     if on_conflict == "keep":
         return present
     if on_conflict == "replace":
         return coming
-    # When a cell was touched, and the like, follows from other cells: of these the policy speaks.
+    # When a cell was touched, and the like, follows from other cells; the policy applies to those.
     if on_conflict == "fail" and not (kind == HIDDEN and isinstance(present, int)):
         raise InputError(
             f"The key {key_text(slot)} has something else in the cell {spec.name!r} already.",
-            todo="choose what happens then: keep, replace or merge; nothing was written",
+            todo="choose --on-conflict keep, replace or merge; nothing was written",
         )
     return merged(table, kind, layout.described.get(spec.name), present, coming)

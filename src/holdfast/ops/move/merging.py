@@ -1,4 +1,4 @@
-"""Two entries of one cell: which of them counts, or what they make together."""
+"""Merging two entries of one cell."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["CONFLICTS", "OnConflict", "merged"]
 OnConflict = Literal["fail", "keep", "replace", "merge"]
 
 CONFLICTS = get_args(OnConflict)
-"""What to do with a cell that both have, and not the same: refuse all, keep what there is, take what comes, or both."""
+"""What to do with a cell that differs: refuse the import, keep the present value, replace it, or merge both."""
 
 
 def merged(table: Table, kind: str, described: Mapping[str, Any] | None, present: Any, coming: Any) -> Any:
-    """What two entries of a cell make together. Raises InputError if the cell cannot say.
+    """Two entries of a cell merged. Raises InputError if the cell cannot merge.
 
-    Bags and lists have all, in order; sets and maps all, of a map what comes for a key that both have; a combining cell
-    merges its accumulators, if its CombineFn is one of Holdfast's own. Of a timer the earlier time counts; of what the
-    engine keeps for itself elements that it holds back are put together, and of a time or a number the larger counts.
+    Bags and lists are concatenated; sets and maps united, and for a map key in both the new value wins; a combining cell
+    merges its accumulators if its CombineFn is one of Holdfast's own. For a timer the earlier time wins. Of the engine's own
+    cells, held-back elements are put together, and of two times or numbers the larger wins.
     """
     if kind == "bag":
         return [*present, *coming]
@@ -57,7 +57,7 @@ def merged(table: Table, kind: str, described: Mapping[str, Any] | None, present
 
 
 def _combine_fn(name: str, cell: str) -> CombineFn[Any, Any, Any]:
-    """A CombineFn of Holdfast's own, by its name. No code of a user's is imported."""
+    """A CombineFn of Holdfast's own, by name. No user code is imported."""
     module, _, qualified = name.rpartition(".")
     if module.startswith("holdfast.model."):
         found = getattr(importlib.import_module(module), qualified, None)

@@ -1,4 +1,4 @@
-"""Other key groups: the state of every step is read, spread anew by its keys, and written in place of what was there."""
+"""Changing key groups: the state of every step is read, redistributed by key, and written back in its place."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _KEY_GROUPS_MAX = 32_768
 
 
 def regroup(spark: SparkSession, checkpoint: str, key_groups: int) -> list[str]:
-    """Gives every step of a checkpoint another number of key groups; gives their names.
+    """Gives every step of a checkpoint another number of key groups; returns the steps' names.
 
-    Works in place, so it is for a copy that nobody uses. Afterwards only the last committed micro-batch can be read. The
-    job's code must say the same number.
+    Works in place, so use it on a copy that nothing else uses. Afterwards only the last committed micro-batch can be read.
+    The job's code must set the same number.
     """
     if not 1 <= key_groups <= _KEY_GROUPS_MAX:
-        raise CheckpointError(f"There cannot be {key_groups} key groups: give a number from 1 to {_KEY_GROUPS_MAX}.")
+        raise CheckpointError(f"There cannot be {key_groups} key groups; give a number from 1 to {_KEY_GROUPS_MAX}.")
     place = open_checkpoint(spark, checkpoint)
     batch = place.check_batch(None)
     steps = choose_step(steps_of(spark, place, batch), None, place.path)
@@ -53,7 +53,7 @@ def _regroup_step(
 
 
 def seed_step(spark: SparkSession, place: Checkpoint, operator: Operator, batch: int, blobs: DataFrame) -> None:
-    """Makes blobs (label, name, blob) the state of a step after a micro-batch, in a checkpoint that nobody uses."""
+    """Makes blobs (label, name, blob) the state of a step after a micro-batch, in a checkpoint that is not in use."""
     seed_operator(
         spark,
         place.files,
@@ -67,7 +67,7 @@ def seed_step(spark: SparkSession, place: Checkpoint, operator: Operator, batch:
 
 
 def write_manifest(place: Checkpoint, changes: dict[str, dict[str, object]]) -> None:
-    """Changes what the job's manifest says of some steps, if the checkpoint has one."""
+    """Changes the entries of some steps in the job's manifest, if the checkpoint has one."""
     manifest = place.manifest
     if not manifest:
         return

@@ -1,8 +1,8 @@
-"""Gives state that a tool has left in a later micro-batch the number of the one that it belongs to.
+"""Moves state that a tool left in a later micro-batch back to the micro-batch that it belongs to.
 
-Spark changes the number of partitions in a micro-batch of its own, without input. Sinks go by the numbers of micro-batches,
-and one that is planned has its number already; so in a copy that nobody uses yet, that micro-batch is taken out again: its
-state becomes the state of the one before. The names of state files have the version in them, their contents do not.
+Spark changes the number of partitions in a micro-batch of its own, without input. But sinks go by micro-batch numbers, and a
+planned one already has its number. So, in a copy not yet in use, the extra micro-batch is removed again: its state becomes
+the state of the one before. State files carry their version in their names, not in their contents.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["renumber"]
 
 
 def renumber(checkpoint: Checkpoint, batch: int) -> None:
-    """Makes the state after the last committed micro-batch that after `batch`, which is then the last one.
+    """Makes the state after the last committed micro-batch the state after `batch`, which is then the last one.
 
-    Older state goes. Not atomic: for a checkpoint that nobody uses.
+    Older state is removed. Not atomic: only for a checkpoint that is not in use.
     """
     last = checkpoint.committed()[-1]
     operators = checkpoint.operators()
@@ -52,7 +52,7 @@ def _renumber_store(checkpoint: Checkpoint, store: Partition, version: int, by: 
     chain = store.chain(version)
     base = max((v for v in store.snapshots if v <= version), default=0)
     if chain is None or base <= by:
-        raise CheckpointError(f"The state in {store.path!r} cannot be given the number of an earlier micro-batch.")
+        raise CheckpointError(f"The state in {store.path!r} cannot be moved to an earlier micro-batch.")
     needed = {file.path for file in chain} | {join(store.path, "SSTs", name) for name in _tables(checkpoint, store, base)}
     for kind in (store.snapshots, store.changelogs, store.tables):
         for file in kind.values():

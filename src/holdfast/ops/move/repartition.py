@@ -4,11 +4,11 @@ It is not public in Spark 4.3 (`spark._streamingCheckpointManager`), so nothing 
 What it does with a checkpoint whose last committed micro-batch is N:
 
 * writes the offsets of N again as micro-batch N + 1, with the new number of partitions;
-* writes the state after N into as many partitions, as a snapshot of version N + 2, timers included: every row goes where
+* writes the state after N, timers included, into that many partitions, as a snapshot of version N + 2: every row goes where
   Spark's hash of its grouping key says, which for Holdfast is the label of the key group;
-* writes the operators' metadata with the new number, and at last the commit of N + 1.
+* writes the operators' metadata with the new number, and finally the commit of N + 1.
 
-Before the commit is there, Spark refuses to start a query on the checkpoint. Doing the same again completes it.
+Until the commit exists, Spark refuses to start a query on the checkpoint. Running it again completes it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _POLL_SECONDS = 0.1
 
 
 def repartition(spark: SparkSession, checkpoint: str, partitions: int) -> None:
-    """Writes the state of a checkpoint that nobody uses into another number of partitions, as a micro-batch of its own.
+    """Writes the state of a checkpoint that is not in use into another number of partitions, as a micro-batch of its own.
 
-    Raises CheckpointError with what Spark says if it cannot.
+    Raises CheckpointError with Spark's reason if it fails.
     """
     manager = _manager(spark)
     try:
@@ -39,14 +39,14 @@ def repartition(spark: SparkSession, checkpoint: str, partitions: int) -> None:
     except Exception as error:
         raise CheckpointError(
             f"The state of {checkpoint!r} could not be written into {partitions} partitions: {_reason(error)}",
-            todo="mend the cause and try again",
+            todo="fix the cause and try again",
         ) from error
 
 
 def no_task_runs(spark: SparkSession, seconds: float) -> bool:
-    """Waits until no task of the session runs any more, so long at most; whether that is so.
+    """Waits at most this long until the session runs no tasks; returns whether that is so.
 
-    A job that failed may leave tasks that have not yet been told, and still write files.
+    A failed job may leave tasks that have not been cancelled yet and still write files.
     """
     context: Any = spark.sparkContext
     deadline = time.monotonic() + seconds
@@ -64,14 +64,14 @@ def _manager(spark: SparkSession) -> Any:
     if not version.startswith(_KNOWN_VERSIONS) or not hasattr(type(spark), "_streamingCheckpointManager"):
         raise HoldfastError(
             f"The number of partitions cannot be changed with PySpark {version} in this session.",
-            detail="It is done by a part of Spark that is not public, and is known to Holdfast as it is in Spark 4.3.",
+            detail="This uses a part of Spark that is not public, which Holdfast knows only from Spark 4.3.",
             todo="use PySpark 4.3, and not Spark Connect",
         )
     return spark._streamingCheckpointManager
 
 
 def _reason(error: Exception) -> str:
-    """The innermost cause, which says most."""
+    """The innermost cause, which is the most specific."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes[-1:] or lines[:1] or ["no reason was given"])[0][:400]

@@ -1,9 +1,8 @@
-"""Other state for a checkpoint whose job is stopped. In place, and nothing is lost whenever it is interrupted.
+"""Replaces the state of a stopped job's checkpoint, in place. Nothing is lost if it is interrupted at any point.
 
-The new state is made in a copy, below `holdfast/` in the checkpoint, which then takes the place of the old one by two
-renames. Between them there is no state; whoever has the lock next, a job or a tool, puts the old state back or, after them,
-does what is left (`checkpoint/replacement.py`). The state after earlier micro-batches is gone then; the numbers of
-micro-batches stay.
+The new state is made in a copy, below `holdfast/` in the checkpoint, which then replaces the old one by two renames. Between
+them there is no state: the next holder of the lock, a job or a tool, puts the old state back. After them, it does what is
+left (`checkpoint/replacement.py`). State after earlier micro-batches is gone then; micro-batch numbers stay.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ __all__ = ["replacing_state"]
 
 @contextlib.contextmanager
 def replacing_state(checkpoint: Checkpoint) -> Iterator[tuple[Checkpoint, int]]:
-    """A copy of the checkpoint after its last committed micro-batch, to be changed, and the number of that. The state and
-    the manifest of the copy become the checkpoint's own when all went well. The lock is the caller's to hold."""
+    """Yields a copy of the checkpoint after its last committed micro-batch, to be changed, and that micro-batch's number. If
+    all goes well, the copy's state and manifest become the checkpoint's own. The caller must hold the lock."""
     files, batch = checkpoint.files, checkpoint.check_batch(None)
     if batch != checkpoint.committed()[-1]:
         raise CorruptState(
             f"The state after the last micro-batch of {checkpoint.path!r} is not whole.",
-            todo=f"see what is: holdfast checkpoint verify {checkpoint.path}",
+            todo=f"see what is whole: holdfast checkpoint verify {checkpoint.path}",
         )
     check_links(files, checkpoint.path)
     with building(files, join(checkpoint.path, NEW_STATE)) as work:

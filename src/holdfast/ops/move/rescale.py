@@ -1,14 +1,14 @@
-"""Another number of partitions, or of key groups, for a checkpoint whose job is stopped. In place.
+"""Changes the number of partitions or key groups of a stopped job's checkpoint, in place.
 
-Nothing is lost whenever it is interrupted.
+Nothing is lost if it is interrupted at any point.
 
 *Partitions.* This relies on the order in which Spark works (see `ops/move/repartition.py`): files of older micro-batches are
-never altered, and the new micro-batch counts when its commit is there. If it fails, what it has written is removed again,
-the plan last: while the plan is there Spark starts no query, and once it is gone nothing of the attempt is. If the process
-is killed, the plan stays; the next call finishes it, or with another number removes it and begins anew.
+never altered, and the new micro-batch counts once its commit exists. If it fails, what it has written is removed again, the
+plan last: while the plan exists Spark starts no query, and once it is gone nothing of the attempt is left. If the process is
+killed, the plan stays; the next call finishes it, or with another number removes it and starts over.
 
-*Key groups.* They are regrouped in a copy, which then takes the place of the state (`ops/move/replacing.py`). The state
-after earlier micro-batches is gone then; the numbers of micro-batches stay.
+*Key groups.* They are regrouped in a copy, which then replaces the state (`ops/move/replacing.py`). State after earlier
+micro-batches is gone then; micro-batch numbers stay.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _WAIT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Rescaled:
-    """How a checkpoint is distributed now."""
+    """How a checkpoint's state is distributed now."""
 
     checkpoint: str
     batch: int
-    """The last committed micro-batch; changing the number of partitions takes one."""
+    """The last committed micro-batch; changing the number of partitions uses one."""
     partitions: int | None
     key_groups: dict[str, int]
     """By step."""
@@ -47,11 +47,11 @@ class Rescaled:
 def rescale(
     spark: SparkSession, checkpoint: str, *, partitions: int | None = None, key_groups: int | None = None
 ) -> Rescaled:
-    """Changes into how many partitions, or key groups, the state is distributed.
+    """Changes the number of partitions or key groups of the state.
 
-    The key groups must then be changed in the code too (`key_groups=`); the number of partitions is the checkpoint's own.
-    Raises CheckpointLocked while a job runs on the checkpoint, and CheckpointError, with a way out, if its last micro-batch
-    is planned and not committed.
+    Change key groups in the code too (`key_groups=`); the number of partitions is stored only in the checkpoint. Raises
+    CheckpointLocked while a job runs on the checkpoint, and CheckpointError, with a way out, if its last micro-batch is
+    planned and not committed.
     """
     place = find_checkpoint(spark, checkpoint)
     with holding(spark, checkpoint, "holdfast rescale"):
@@ -70,7 +70,7 @@ def rescale(
 
 
 def _unfinished(checkpoint: Checkpoint) -> int | None:
-    """How many partitions an earlier attempt that was killed was about to make."""
+    """The number of partitions that an earlier, killed attempt was changing to."""
     committed = checkpoint.committed()
     last = checkpoint.planned()[-1:]
     if not committed or last == committed[-1:]:
@@ -87,14 +87,14 @@ def _check_plan(checkpoint: Checkpoint, unfinished: int | None) -> None:
     if planned[-1] != committed[-1] and unfinished is None:
         raise CheckpointError(
             f"Micro-batch {planned[-1]} of {checkpoint.path!r} is planned and not committed.",
-            detail="It may have reached a sink. A change of partitions would take its number; its rows would come twice.",
-            todo="start the job with trigger='available now', which ends after a committed micro-batch; or take a savepoint "
-            "and restore that: holdfast savepoint restore ... --partitions ..., which keeps the plan",
+            detail="It may have reached a sink. Changing partitions would take its number, and its rows would come twice.",
+            todo="run the job with trigger='available now', which ends after a committed micro-batch; or take a savepoint "
+            "and restore it, which keeps the plan: holdfast savepoint restore ... --partitions ...",
         )
 
 
 def _check_whole(checkpoint: Checkpoint) -> None:
-    """What Spark reads on its way; a damaged file is named before anything is written."""
+    """Checks what Spark will read, so that a damaged file is named before anything is written."""
     whole_pieces(checkpoint, checkpoint.committed()[-1])
 
 
@@ -120,12 +120,12 @@ def _repartition(spark: SparkSession, checkpoint: Checkpoint, partitions: int, u
         if no_task_runs(spark, _WAIT_SECONDS):
             _undo(open_checkpoint(spark, checkpoint.path))
         else:
-            error.todo = f"mend the cause and finish it: holdfast rescale {checkpoint.path} --partitions {partitions}"
+            error.todo = f"fix the cause and finish it: holdfast rescale {checkpoint.path} --partitions {partitions}"
         raise
 
 
 def _undo(checkpoint: Checkpoint) -> None:
-    """Removes what an attempt has written, also what it has begun to write, its plan last."""
+    """Removes what an attempt has written, including half-written files, its plan last."""
     batch = checkpoint.committed()[-1] + 1
     if batch in checkpoint.planned():
         for operator in checkpoint.operators():
@@ -155,7 +155,7 @@ def _undo_store(checkpoint: Checkpoint, store: Partition, version: int) -> None:
 
 
 def _remove_begun(checkpoint: Checkpoint, folder: str, number: int) -> None:
-    """Removes files of a number under the names that they have until they are whole."""
+    """Removes half-written files of a number, by their temporary names."""
     for entry in checkpoint.files.entries(folder) or ():
         if entry.name.startswith(f".{number}."):
             checkpoint.files.remove(entry.path)

@@ -1,8 +1,8 @@
-"""A new checkpoint from a savepoint, also with another number of partitions, other key groups, or on another backend.
+"""A new checkpoint from a savepoint, optionally with other partitions, key groups or backend.
 
-The checkpoint is built beside its place and moved there at the end. The state is that after the savepoint's micro-batch, and
-the next one has the number that it would have had: changing the number of partitions uses up none. So a micro-batch that
-was planned keeps its plan, and sinks that go by the number of the micro-batch see no difference.
+The checkpoint is built under another name beside its path and moved there at the end. Its state is that after the
+savepoint's micro-batch, and the next one has the number that it would have had: changing partitions uses up none. So a
+planned micro-batch keeps its plan, and sinks that go by its number see no difference.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Report = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Restored:
-    """A checkpoint that was made from a savepoint."""
+    """A checkpoint made from a savepoint."""
 
     checkpoint: str
     query_id: str
     batch: int
-    """The last micro-batch; the job goes on with the next."""
+    """The last micro-batch; the job resumes with the next."""
     planned_batch: int | None
     partitions: int | None
     steps: dict[str, dict[str, object]]
@@ -56,15 +56,15 @@ def savepoint_restore(
     new_query_id: bool = False,
     report: Report = lambda done, total: None,
 ) -> Restored:
-    """Makes a checkpoint from a savepoint, after checking every file of it.
+    """Makes a checkpoint from a savepoint, after checking all its files.
 
-    `partitions` and `key_groups`, and paths that are not local, need a session. `backend`, "heap" or "disk", is what the
-    manifest names from then on; what the job runs on is said in its code. `new_query_id`: for a second job beside the first;
-    without it the query keeps its id, by which sinks know what they have already. At `checkpoint` there is a whole
-    checkpoint afterwards or, if anything failed, what was there before: nothing.
+    `partitions`, `key_groups` and remote paths need a session. `backend`, "heap" or "disk", is what the manifest names from
+    then on; the job's code decides what it runs on. `new_query_id` is for a second job beside the first; without it the
+    query keeps its id, by which sinks recognise what they already have. `checkpoint` gets a whole checkpoint or, if
+    anything fails, nothing.
     """
     if spark is None and (partitions is not None or key_groups is not None):
-        raise HoldfastError("Other partitions or key groups need a Spark session.")
+        raise HoldfastError("Changing partitions or key groups needs a Spark session.")
     target = files_of(spark, checkpoint)
     check_apart(savepoint, checkpoint)
     check_free(target, checkpoint)
@@ -92,22 +92,22 @@ def savepoint_restore(
 
 
 def _check_backend(savepoint: Savepoint, backend: str | None) -> None:
-    """Backends that keep the same log can go on where another was; the key groups adopt the new one by themselves."""
+    """Backends that share a log format can take over from each other; key groups adopt the new one by themselves."""
     if backend is None:
         return
     known = " and ".join(sorted(LOG_BACKENDS))
     if backend not in LOG_BACKENDS:
-        raise CheckpointError(f"State cannot be restored for the backend {backend!r}.", todo=f"there are {known}")
+        raise CheckpointError(f"State cannot be restored for the backend {backend!r}.", todo=f"use {known}")
     for name, step in savepoint.steps.items():
         if step["backend"] not in LOG_BACKENDS:
             raise CheckpointError(
-                f"The step {name!r} has its state in the backend {step['backend']!r}, which keeps it in a way of its own.",
-                todo="restore it without another backend",
+                f"The step {name!r} has its state in the backend {step['backend']!r}, which has its own format.",
+                todo="restore it without changing the backend",
             )
 
 
 def _copy(source: Files, savepoint: Savepoint, target: Files, work: str) -> None:
-    """All but the plan of a micro-batch, in whose way a change of partitions would be."""
+    """Copies everything but the plan of the next micro-batch, which a change of partitions would disturb."""
     for file in savepoint.files:
         if file.path != _plan_of(savepoint):
             copy_file(source, join(savepoint.path, file.path), target, join(work, file.path))
@@ -128,7 +128,7 @@ def _add_plan(source: Files, savepoint: Savepoint, made: Checkpoint) -> None:
 
 
 def place_schemas(checkpoint: Checkpoint, root: str) -> None:
-    """Makes the operators' metadata, which has whole paths, name the schemas below another directory."""
+    """Makes the operators' metadata, which has absolute paths, name the schemas below another directory."""
     for operator in checkpoint.operators():
         folder = join(normalised(root), "state", str(operator.number), "_stateSchema")
         for batch, content in checkpoint.operator_metadata(operator.number).items():
@@ -149,7 +149,7 @@ def _name_backend(made: Checkpoint, backend: str) -> None:
 def reshape(
     spark: SparkSession, path: str, batch: int, *, partitions: int | None = None, key_groups: int | None = None
 ) -> None:
-    """Gives a checkpoint that nobody uses other key groups and partitions; its last micro-batch stays `batch`."""
+    """Changes key groups and partitions of a checkpoint that is not in use; its last micro-batch stays `batch`."""
     if key_groups is not None:
         regroup(spark, path, key_groups)
     made = open_checkpoint(spark, path)

@@ -1,10 +1,10 @@
-"""Savepoints: copies of a checkpoint at a committed micro-batch, to keep, to move and to start from.
+"""Savepoints: copies of a checkpoint at a committed micro-batch, to keep, move or start from.
 
-A savepoint has all that a job needs to go on from there and nothing that is elsewhere, so it can be moved or copied by any
-means. A job that runs is not disturbed: Spark never alters a file of its checkpoint, it only adds some and removes old ones.
-If one is removed before it has been copied, the copy begins again, at the micro-batch that is the last one then.
+A savepoint holds everything a job needs to resume and refers to nothing outside, so it can be moved or copied by any means.
+A running job is not disturbed: Spark never alters a checkpoint file, it only adds new ones and removes old ones. If one is
+removed before it has been copied, the copy starts again at the micro-batch that is last by then.
 
-If the next micro-batch has been planned, its plan is part of the savepoint, whether it has been done or not: a plan is never
+If the next micro-batch has been planned, its plan is part of the savepoint, whether it has run or not: a plan is never
 altered. So that micro-batch, which may have reached a sink, comes again with the same rows and the same number.
 """
 
@@ -49,10 +49,10 @@ def savepoint_create(
     batch: int | None = None,
     report: Report = lambda done, total: None,
 ) -> Savepoint:
-    """Copies a checkpoint as it is after a committed micro-batch: the given one, or the last.
+    """Copies a checkpoint as of a committed micro-batch: the given one, or the last.
 
-    At `destination` there is a whole savepoint afterwards or, if anything failed, what was there before: nothing. Only
-    paths that are not local need a session. Raises CorruptState if what would be copied is damaged.
+    `destination` gets a whole savepoint or, if anything fails, nothing. Only remote paths need a session. Raises
+    CorruptState if what would be copied is damaged.
     """
     check_apart(checkpoint, destination)
     for attempt in range(_TRIES):
@@ -76,7 +76,7 @@ def _gone(source: Checkpoint, batch: int | None, vanished: _Vanished) -> Checkpo
     return CheckpointError(
         f"The job removed what is needed of {which} of {source.path!r} while it was being copied.",
         detail=f"It is {str(vanished)!r}.",
-        todo="leave --batch away, or keep more micro-batches: hf.Job(retained_batches=...)",
+        todo="leave out --batch, or keep more micro-batches: hf.Job(retained_batches=...)",
     )
 
 
@@ -84,7 +84,7 @@ def _created(
     spark: SparkSession | None, source: Checkpoint, destination: str, batch: int | None, report: Report
 ) -> Savepoint:
     number = source.check_batch(batch)
-    # Before the pieces: a source remembers what a plan is of before the plan is written.
+    # Before the pieces: a source records a plan's input before the plan is written.
     planned = _planned(source, number)
     try:
         pieces = whole_pieces(source, number, planned=planned is not None)
@@ -110,9 +110,9 @@ def _check_places(source: Checkpoint) -> None:
     problems = [problem for operator in source.operators() for problem in misplaced(source.files, operator.path)]
     if problems:
         raise CorruptState(
-            f"State in {source.path!r} is not in its place.",
+            f"State in {source.path!r} is in the wrong partition.",
             detail="\n".join(f"- {path}: {what}" for path, what in problems),
-            todo="put the partitions where they were, or restore a savepoint",
+            todo="put the partitions back, or restore a savepoint",
         )
 
 
@@ -141,7 +141,7 @@ def _copied(source: Checkpoint, piece: FileInfo, target: Files, work: str) -> Sa
 
 def _damage(files: Files, piece: FileInfo) -> str | None:
     if piece.name.endswith(".sst") and files.side_checksums(piece.path) is None:
-        # Large, and nothing to tell by: RocksDB has checksums of its own in it, which it looks at when it reads.
+        # Large, and RocksDB checks its own checksums when it reads.
         return None
     content = files.read(piece.path)
     if content is None:
@@ -170,7 +170,7 @@ def _described(source: Checkpoint, batch: int, with_plan: bool, copied: list[Sav
 
 
 def savepoint_ls(spark: SparkSession | None, path: str) -> tuple[list[Savepoint], list[Problem]]:
-    """The savepoint at a path, or those in a directory, the oldest first; and what is there that cannot be used as one."""
+    """The savepoint at a path, or those in a directory, oldest first; and entries that cannot be used as one."""
     files = files_of(spark, path)
     path = path.rstrip("/")
     if files.info(join(path, SAVEPOINT_FILE)) is not None:
@@ -183,7 +183,7 @@ def savepoint_ls(spark: SparkSession | None, path: str) -> tuple[list[Savepoint]
         if not entry.is_directory:
             continue
         if UNFINISHED in entry.name:
-            unusable.append(Problem(entry.path, "it is unfinished: it is being made, or whoever made it was killed"))
+            unusable.append(Problem(entry.path, "it is unfinished: it is still being written, or its writer was killed"))
         elif files.info(join(entry.path, SAVEPOINT_FILE)) is not None:
             try:
                 found.append(read_savepoint(files, entry.path))
@@ -195,9 +195,9 @@ def savepoint_ls(spark: SparkSession | None, path: str) -> tuple[list[Savepoint]
 def savepoint_verify(
     spark: SparkSession | None, path: str, *, report: Report = lambda done, total: None
 ) -> tuple[Savepoint, list[Problem]]:
-    """The savepoint at a path, and every file of it that is damaged, missing or too much.
+    """The savepoint at a path, and each of its files that is damaged, missing or extra.
 
-    Also what should be part of it and never was: by the steps, the partitions and the sources of its micro-batch.
+    Also files that its steps, partitions and sources require, but that were never part of it.
     """
     files = files_of(spark, path)
     savepoint = read_savepoint(files, path)
@@ -218,7 +218,7 @@ def _problems(files: Files, savepoint: Savepoint, report: Report) -> Iterator[Pr
         if here is None:
             yield Problem(path, "it is missing")
         elif here.size != expected.bytes:
-            yield Problem(path, f"it has {here.size} bytes, and had {expected.bytes}")
+            yield Problem(path, f"it has {here.size} bytes, not {expected.bytes}")
         elif files.sha256(path) != expected.sha256:
             yield Problem(path, "its bytes do not match its checksum")
     found.pop(SAVEPOINT_FILE, None)
@@ -227,7 +227,7 @@ def _problems(files: Files, savepoint: Savepoint, report: Report) -> Iterator[Pr
 
 
 def _lacking(files: Files, savepoint: Savepoint) -> Iterator[Problem]:
-    """What a job that goes on from a savepoint, whose files are all as they were, would not find."""
+    """What a job that resumes from an unaltered savepoint would not find."""
     copy = Checkpoint(files, savepoint.path)
     if savepoint.steps and copy.manifest.get("steps", {}).keys() != savepoint.steps.keys():
         yield Problem(join(savepoint.path, MANIFEST_FILE), "it is not the manifest of the savepoint's steps")

@@ -1,10 +1,10 @@
-"""`savepoint.json`: what a savepoint is of, and what it consists of. Written last: without it, a savepoint is not whole.
+"""`savepoint.json`: the description of a savepoint. Written last: without it, a savepoint is not whole.
 
 savepoint_version   1
 job, query_id       whose state it is
-batch               the micro-batch after which it is
+batch               the micro-batch after which it was taken
 planned_batch       batch + 1, if that was planned and not committed, and its plan is in the savepoint; or null
-watermark_millis    that holds from there on
+watermark_millis    in force from there on
 partitions          of the state
 steps               by name: backend, key_groups
 checkpoint          where it was taken from
@@ -46,7 +46,7 @@ _SAVEPOINT_VERSION = 1
 
 _WHERE = re.compile(r"metadata|holdfast/manifest\.json|(?:offsets|commits)/[0-9]{1,18}|(?:sources|state)/.+", re.DOTALL)
 _OUTSIDE = re.compile(r"(?:^|/)(?:\.{0,2})(?:/|$)|[\\\x00-\x1f\x7f]")
-"""What must not be in the path of a file: a part that is empty or only dots, and what is no name anywhere."""
+"""What a file's path must not contain: a part that is empty or only dots, and characters no file name may have."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class SavepointFile:
     """A file of a savepoint."""
 
     path: str
-    """From the savepoint on."""
+    """Relative to the savepoint."""
     bytes: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class SavedStep(TypedDict):
-    """What a savepoint says of a step."""
+    """A step, as a savepoint describes it."""
 
     backend: str | None
     key_groups: int | None
@@ -68,10 +68,10 @@ class SavedStep(TypedDict):
 
 @dataclass(frozen=True)
 class Savepoint:
-    """What a savepoint is of. The types are also those by which the file is checked."""
+    """The description of a savepoint. The file is checked against these types."""
 
     path: str
-    """Where it is; not stored, since it can be moved."""
+    """Where it is; not stored, since a savepoint can be moved."""
     job: str | None
     query_id: str
     batch: Batch
@@ -103,7 +103,7 @@ def write_savepoint(files: Files, folder: str, savepoint: Savepoint) -> None:
 
 
 def read_savepoint(files: Files, path: str) -> Savepoint:
-    """What a savepoint says of itself. Raises CheckpointError if there is none, CorruptState if it is damaged."""
+    """The description of a savepoint. Raises CheckpointError if there is none, CorruptState if it is damaged."""
     path = path.rstrip("/")
     stored = files.read(join(path, SAVEPOINT_FILE))
     if stored is None:
@@ -112,7 +112,7 @@ def read_savepoint(files: Files, path: str) -> Savepoint:
         content = check_form(parse_json(stored), dict[str, Any])
         digest, number = content.pop("digest", None), content.pop("savepoint_version", None)
         if number is None:
-            raise Malformed("it is not what describes a savepoint")
+            raise Malformed("it does not describe a savepoint")
         if number != _SAVEPOINT_VERSION:
             raise _foreign(path, number)
         if digest != _digest({"savepoint_version": number, **content}):
@@ -125,12 +125,12 @@ def read_savepoint(files: Files, path: str) -> Savepoint:
 
 
 def is_checkpoint_file(name: str) -> bool:
-    """Whether a file of this name, from the checkpoint on, belongs in a copy of a checkpoint, and stays inside of it."""
+    """Whether a file of this name, relative to the checkpoint, belongs in a copy of it and stays inside it."""
     return _WHERE.fullmatch(name) is not None and _OUTSIDE.search(name) is None
 
 
 def _check(savepoint: Savepoint) -> None:
-    """A digest is easily made: what the fields say must also be possible."""
+    """Anyone can compute a digest, so the fields must also make sense."""
     for file in savepoint.files:
         if not is_checkpoint_file(file.path):
             raise Malformed(f"it names a file {file.path!r:.200}, which cannot be in a savepoint")
@@ -160,12 +160,12 @@ def _no_savepoint(files: Files, path: str) -> CheckpointError:
         return CheckpointError(f"There is nothing at {path!r}.", todo="give the directory of a savepoint")
     if files.info(join(path, "metadata")) is not None and files.info(join(path, "offsets")) is not None:
         return CheckpointError(
-            f"{path!r} is no savepoint: it has no {SAVEPOINT_FILE!r}.",
+            f"{path!r} is not a savepoint: it has no {SAVEPOINT_FILE!r}.",
             detail="It is a checkpoint, or a savepoint that was never finished.",
-            todo=f"make a savepoint of it: holdfast savepoint create {path} DEST",
+            todo=f"make a savepoint from it: holdfast savepoint create {path} DEST",
         )
     return CheckpointError(
-        f"{path!r} is no savepoint: it has no {SAVEPOINT_FILE!r}.", todo="give the directory of a savepoint"
+        f"{path!r} is not a savepoint: it has no {SAVEPOINT_FILE!r}.", todo="give the directory of a savepoint"
     )
 
 

@@ -1,4 +1,4 @@
-"""Stopping a running job from outside, at a batch boundary, with a savepoint if wanted."""
+"""Stops a running job from outside, at a micro-batch boundary, optionally with a savepoint."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ _POLL_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Stopped:
-    """A job that has ended because it was asked to."""
+    """A job that ended on request."""
 
     job: str
     checkpoint: str
     seconds: float
     """How long it took."""
     batch: int | None
-    """The last micro-batch that is committed; None if there is none."""
+    """The last committed micro-batch; None if there is none."""
     savepoint: Any
-    """What `savepoint_create` gave, if a savepoint was wanted."""
+    """The result of `savepoint_create`, if a savepoint was asked for."""
 
 
 def find_running(spark: SparkSession | None, job: str) -> str:
-    """The checkpoint of a running job, by its name or that path itself. Raises CheckpointError if no such job is running.
+    """The checkpoint of a running job, given by name or path. Raises CheckpointError if no such job is running.
 
-    Names are known of jobs that run on this machine as this user.
+    Only names of jobs that run on this machine as this user are known.
     """
     known = registered(job)
     running = []
     for entry in known:
         if spark is None and not is_local(entry.checkpoint):
-            # Whether it still runs is known only to who can read it.
+            # Only someone who can read it can tell whether the job still runs.
             running.append(entry.checkpoint)
             continue
         lock = current_lock(spark, entry.checkpoint)
@@ -58,15 +58,15 @@ def find_running(spark: SparkSession | None, job: str) -> str:
             forget(entry)
     if len(running) > 1:
         raise CheckpointError(
-            f"{len(running)} jobs of the name {job!r} are running.",
+            f"{len(running)} jobs named {job!r} are running.",
             detail="\n".join(f"on {checkpoint}" for checkpoint in running),
-            todo="give the checkpoint of the one that is meant",
+            todo="give the checkpoint of the one you mean",
         )
     if running:
         return running[0]
     if is_local(job) and files_of(spark, job).info(job) is None:
         raise CheckpointError(
-            f"No job {job!r} is running: none of this name is known here, and there is no checkpoint at that path.",
+            f"No job {job!r} is running: no job of this name is known here, and there is no checkpoint at that path.",
             todo="give the path of the job's checkpoint, if it runs elsewhere or as another user",
         )
     return job.rstrip("/") or job
@@ -83,8 +83,8 @@ def stop(
     """Asks a running job, given by name or checkpoint, to stop at the end of its micro-batch, and waits until it has.
 
     With `savepoint`, its state is then saved there. Raises CheckpointError if no such job is running, and JobFailed if it
-    has not ended in time; the request then stands, and the job ends when it can. `report` is told the seconds that have
-    passed, and those that there are.
+    has not ended in time; the request then stays, and the job ends when it can. `report` is called with the seconds passed
+    and the timeout.
     """
     checkpoint = find_running(spark, job)
     holder = _holder(spark, checkpoint)
@@ -100,13 +100,13 @@ def stop(
         if passed > timeout_seconds:
             raise JobFailed(
                 f"{_sentence(holder)} has not stopped within {timeout_seconds:g} seconds.",
-                todo="wait: the request stands, and it stops when its micro-batch has ended; if it hangs, end its process",
+                todo="wait: the request stays, and it stops when its micro-batch has ended; if it hangs, kill its process",
                 context={"checkpoint": checkpoint},
             )
         if report is not None:
             report(passed, timeout_seconds)
         time.sleep(poll)
-    # One that was killed meanwhile has left the request.
+    # A job that was killed meanwhile has left the request.
     take_back(files, checkpoint, holder.token)
     seconds = time.monotonic() - begun
     batch = next(iter(reversed(Checkpoint(files, checkpoint).committed())), None)
@@ -126,10 +126,10 @@ def _holder(spark: SparkSession | None, checkpoint: str) -> LockInfo:
 
 
 def _check_free(spark: SparkSession | None, savepoint: str) -> None:
-    """A job is not stopped for a savepoint that then cannot be written."""
+    """Checked first, so that no job is stopped for a savepoint that cannot be written."""
     if files_of(spark, savepoint).info(savepoint) is not None:
         raise CheckpointError(
-            f"There is something at {savepoint!r} already; the job was not stopped.", todo="give a path where nothing is"
+            f"There is something at {savepoint!r} already; the job was not stopped.", todo="give a path where nothing exists"
         )
 
 

@@ -1,1 +1,1 @@
-"""State as it is stored, read by Spark: blobs, keys, cells."""
+"""Stored state, read through Spark: blobs, keys, cells."""

@@ -1,7 +1,7 @@
-"""Reading state: the blobs of key groups at a micro-batch, through Spark's reader of state stores.
+"""Reads state through Spark's state store reader: the blobs of key groups after a micro-batch.
 
-All blobs of a key group are in one partition of the state store, one after the other. So a task reads its partition from
-end to end, holds one key group at a time, and nothing is shuffled.
+All blobs of a key group are in one partition of the state store, next to each other. So a task reads its partition from end
+to end and holds one key group at a time, and nothing is shuffled.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ GroupFunction = Callable[[int, Blobs], Iterable[tuple[Any, ...]]]
 
 
 _NOT_WRITTEN = {
-    "No space left on device": "make room there, or choose another place; nothing is left of the attempt",
-    "Permission denied": "choose a place where you may write",
-    "Read-only file system": "choose a place where you may write",
+    "No space left on device": "free some space there, or choose another path; nothing is left of the attempt",
+    "Permission denied": "choose a path that you may write to",
+    "Read-only file system": "choose a path that you may write to",
 }
 
 
@@ -62,7 +62,7 @@ class StepRef:
     name: str
     operator: int
     manifest: dict[str, Any]
-    """That of the key groups which have the most cells; others may still have an older one."""
+    """The manifest with the most cells; some key groups may still have an older one."""
 
 
 def blobs_frame(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> DataFrame:
@@ -72,7 +72,7 @@ def blobs_frame(spark: SparkSession, checkpoint: Checkpoint, operator: int, batc
 
 
 def change_feed(spark: SparkSession, checkpoint: Checkpoint, operator: int, first: int, last: int) -> DataFrame:
-    """What the micro-batches from first to last changed: batch, change ("update" or "delete"), label, name, blob."""
+    """The changes of the micro-batches from first to last: batch, change ("update" or "delete"), label, name, blob."""
     reader = _reader(spark, operator).option("readChangeFeed", "true")
     reader = reader.option("changeStartBatchId", first).option("changeEndBatchId", last)
     with our_errors(checkpoint.path):
@@ -94,7 +94,7 @@ def _flat(frame: DataFrame, *more: Any) -> DataFrame:
 
 
 def steps_of(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[StepRef]:
-    """The steps that have state after a micro-batch, by name. Which operator a step is, its state says itself."""
+    """The steps that have state after a micro-batch, by name. The state itself says which operator is which step."""
     found = []
     for operator in checkpoint.operators():
         if not operator.is_a_step:
@@ -108,14 +108,14 @@ def steps_of(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[St
 
 
 def fullest(manifests: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The manifest with the most cells. After a change of code key groups get its manifest one by one, when they are next
-    opened; what all of them have fits that one."""
+    """The manifest with the most cells. After a change of code, each key group gets the new manifest when it is next opened;
+    the state of all of them fits that one."""
     return max(manifests, key=lambda manifest: len(manifest["cells"]))
 
 
 def find_steps(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[StepRef]:
-    """The same, for who reads the manifest of each key group anyway: a job's only step is told by the job's manifest, and
-    nothing has to be read for it."""
+    """Like `steps_of`, for callers that read each key group's manifest anyway: if the job has only one step, the job's
+    manifest names it and nothing has to be read."""
     operators = [operator for operator in checkpoint.operators() if operator.is_a_step]
     described = checkpoint.manifest.get("steps", {})
     if len(operators) == 1 and len(described) == 1:
@@ -125,10 +125,10 @@ def find_steps(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[
 
 
 def choose_step(steps: Sequence[StepRef], name: str | None, path: str) -> list[StepRef]:
-    """The step of a name, or all. Raises CheckpointError if there is none."""
+    """The step of this name, or all. Raises CheckpointError if there is none."""
     known = ", ".join(repr(step.name) for step in steps) or "none"
     if not steps:
-        raise CheckpointError(f"There is no state of Holdfast in {path!r}.", todo="let the job process something first")
+        raise CheckpointError(f"There is no Holdfast state in {path!r}.", todo="let the job process something first")
     if name is None:
         return list(steps)
     chosen = [step for step in steps if step.name == name]
@@ -144,7 +144,7 @@ def group_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: int, batc
 
 
 def groups_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Blobs]]:
-    """Key groups from rows of (label, name, blob) that come together."""
+    """Key groups from rows (label, name, blob), which come group by group."""
     label, blobs = None, Blobs()
     for batch in batches:
         for here, name, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -158,9 +158,9 @@ def groups_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Blobs]]:
 
 
 def map_groups(frame: DataFrame, function: GroupFunction, schema: str | StructType) -> DataFrame:
-    """What a function gives for each key group, as rows of a schema.
+    """A function's rows for each key group, with this schema.
 
-    A group's rows must come together in `frame`, whose columns are label, name and blob.
+    `frame` has the columns label, name and blob; the rows of a group must be adjacent.
     """
     columns = arrow_schema(read_schema(schema, "state"))
 
@@ -173,7 +173,7 @@ def map_groups(frame: DataFrame, function: GroupFunction, schema: str | StructTy
 
 
 def record_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows as one batch; none of no rows."""
+    """Rows as one record batch; nothing if there are none."""
     rows = list(rows)
     if rows:
         values = zip(*rows, strict=True)
@@ -190,14 +190,14 @@ def collected_groups(frame: DataFrame, path: str) -> dict[int, Blobs]:
 
 
 def rows_of(frame: DataFrame, path: str) -> list[Any]:
-    """The rows of a frame. What Spark fails with comes as our error, not as a trace of the JVM."""
+    """The rows of a frame. Spark's failures are raised as our errors, not as JVM traces."""
     with our_errors(path):
         return frame.collect()
 
 
 @contextlib.contextmanager
 def our_errors(path: str, todo: str = "find the damaged file: holdfast checkpoint verify {}") -> Iterator[None]:
-    """Turns what Spark says of something that it cannot read into a sentence."""
+    """Turns Spark's read errors into a sentence."""
     session = SparkSession.getActiveSession()
     try:
         with contextlib.nullcontext() if session is None else rebuilding(session):
@@ -210,5 +210,5 @@ def our_errors(path: str, todo: str = "find the damaged file: holdfast checkpoin
             raise ours.within(path=path) from error
         for reason, what in _NOT_WRITTEN.items():
             if reason in str(error):
-                raise CheckpointError(f"What was to be written could not be: {reason}.", todo=what) from error
+                raise CheckpointError(f"The output could not be written: {reason}.", todo=what) from error
         raise CorruptState(f"Spark could not read {path!r}: {first_cause(str(error))}", todo=todo.format(path)) from error

@@ -1,15 +1,15 @@
-"""State cell by cell: rows that people can read and edit, and that can become state again.
+"""State cell by cell: rows that people can read and edit, and that can be turned into state again.
 
     key                struct of the key's own columns, with their types
     window             struct<start, end>; null is the global window
-    window_encoded     the window's bytes, of a window function that only its code can read; else null
-    cell               its name; of what the engine keeps for itself a name that begins with "~"
+    window_encoded     the window's bytes, if only the window function's own code can read them; else null
+    cell               its name; the engine's own cells begin with "~"
     kind               value, bag, set, map, ordered_list, combining; timer; hidden
-    value              as JSON (`engine.readable`); of a combining cell the accumulator
-    encoded            the same, as it is stored
+    value              as JSON (`engine.readable`); for a combining cell the accumulator
+    encoded            the same, as stored
 
-A row says the same twice. Whoever reads it compares: if `value` is what `encoded` shows, `encoded` is taken as it is, so
-that nothing is lost on the way; if not, `value` was edited, and counts.
+A row says the same twice. The reader compares: if `value` is what `encoded` shows, it takes `encoded`, so that nothing is
+lost on the way; if not, `value` was edited, and it takes that.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def cell_schema(manifest: Mapping[str, Any]) -> StructType:
 
 
 def cell_rows(blobs: DataFrame, step: StepRef) -> DataFrame:
-    """The rows of all cells in blobs (label, name, blob) that come group by group."""
+    """The rows of all cells in blobs (label, name, blob), which come group by group."""
     names = [column["name"] for column in step.manifest["key"]]
     return map_groups(blobs, lambda label, found: _rows(found, names), cell_schema(step.manifest))
 
@@ -81,7 +81,7 @@ def _rows(blobs: Any, names: list[str]) -> Iterator[tuple[Any, ...]]:
 
 
 def shown_value(spec: StateSpec[State], value: Any) -> Any:
-    """A stored value as it is shown: times of timers as times."""
+    """A stored value as shown: a timer's time as a time."""
     if spec.name.startswith("~timer:"):
         return Timestamp(micros=value)
     if spec.name.startswith("~tags:"):
@@ -105,7 +105,7 @@ def _micros(shown: Any) -> int:
 
 
 def _kept(problems: list[HoldfastError], check: Callable[[], T]) -> T | None:
-    """What a check gives; what it raises is put to the problems."""
+    """The result of a check; what it raises is added to the problems."""
     try:
         return check()
     except HoldfastError as error:
@@ -119,7 +119,7 @@ def _together(problems: list[HoldfastError]) -> InputError:
 
 
 class ReadCell(NamedTuple):
-    """A row that was checked: where it belongs, and the entry as `Table.pack` gives it."""
+    """A checked row: where it belongs, and the entry as `Table.pack` gives it."""
 
     slot: Slot
     window: bytes
@@ -129,7 +129,7 @@ class ReadCell(NamedTuple):
 
 
 class CellReader:
-    """Checks rows of a step, and reads them."""
+    """Checks and decodes rows of a step."""
 
     def __init__(self, manifest: Mapping[str, Any], types: CellTypes | None = None) -> None:
         self._layout = StoredLayout(manifest)
@@ -139,7 +139,7 @@ class CellReader:
         self._window_fn = manifest["windowing"]["window_fn"]
 
     def read(self, slot: Slot, row: Mapping[str, Any]) -> ReadCell:
-        """What a row says. Raises InputError that tells everything that is wrong with it."""
+        """The decoded row. Raises an InputError that lists everything wrong with it."""
         name = row["cell"]
         table = self._tables.get(name)
         if table is None:
@@ -154,7 +154,7 @@ class CellReader:
         return ReadCell(slot, window, start, name, packed)
 
     def stored_types(self, row: Mapping[str, Any]) -> set[tuple[str, str, str]]:
-        """The types in what a row says is stored: cell, part and name of the type. Of what cannot be read nothing."""
+        """The types in a row's stored value: cell, part and type name. Nothing if it cannot be read."""
         table = self._tables.get(row["cell"])
         if table is None or row["encoded"] is None or table.spec.name not in self._layout.described:
             return set()
@@ -162,7 +162,7 @@ class CellReader:
             table.values[0] = table.unpack(ormsgpack.unpackb(row["encoded"]))
             found = types_in(self._layout.kind_of(table.spec), table.reveal(0))
         except Exception:
-            # The row is refused for it when it is read.
+            # `read` refuses such a row.
             return set()
         finally:
             table.values.pop(0, None)
@@ -171,7 +171,7 @@ class CellReader:
     def _check_kind(self, table: Table, kind: str | None) -> None:
         wanted = self._layout.kind_of(table.spec)
         if kind is not None and kind != wanted:
-            raise InputError(f"The kind is {kind!r:.60}, and that of the cell is {wanted!r}.")
+            raise InputError(f"The kind is {kind!r:.60}, but that of the cell is {wanted!r}.")
 
     def _fitting(self, table: Table, row: Mapping[str, Any]) -> bytes:
         try:
@@ -216,7 +216,7 @@ class CellReader:
         kind = str(self._window_fn.get("id"))
         if times is None or times["start"] is None:
             if kind != "holdfast.GlobalWindows":
-                raise InputError(f"The row has no window, and the step has {kind.removeprefix('holdfast.')}.")
+                raise InputError(f"The row has no window, but the step has {kind.removeprefix('holdfast.')}.")
             return b"", 0
         start, end = times["start"], times["end"]
         self._check_window(kind, start, end)

@@ -1,7 +1,7 @@
-"""Of which types the values of a cell are, where its coder takes any.
+"""The types of a cell's values, for coders that take any type.
 
-Then the type of a cell is that of what is stored in it. A value that was edited must have it too, in each part that is
-known: the value itself, its elements, the fields of a dict. None goes with every type.
+The type of such a cell is that of what is stored in it. An edited value must have it too, in each known part: the value
+itself, its elements, the fields of a dict. None goes with every type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Found = tuple[str, str]
 
 
 def is_typed(coder: Any) -> bool:
-    """Whether a coder, by its description, takes values of one type only."""
+    """Whether a coder, by its description, takes only values of one type."""
     if not isinstance(coder, Mapping):
         return False
     inner = [coder[name] for name in _INNER if name in coder] + list(coder.get("components", ()))
@@ -64,7 +64,7 @@ def _types(part: str, value: Any, depth: int = 0) -> Iterator[Found]:
 
 
 class CellTypes:
-    """The types that are stored, by cell and part."""
+    """The stored types, by cell and part."""
 
     def __init__(self, found: Iterable[tuple[str, str, str]] = ()) -> None:
         self._known: dict[tuple[str, str], set[str]] = {}
@@ -72,10 +72,10 @@ class CellTypes:
             self._known.setdefault((cell, part), set()).add(name)
 
     def check(self, cell: str, kind: str, value: Any) -> None:
-        """Raises InputError if a value is not one that the cell can have."""
+        """Raises InputError if the cell cannot have this value."""
         if kind in _WHOLE and not isinstance(value, _WHOLE[kind]):
             raise InputError(
-                f"The value is of the type {type(value).__name__}, which a {kind} cell cannot have.",
+                f"The value has the type {type(value).__name__}, which a {kind} cell cannot have.",
                 todo=f"write {_FORMS[kind]}",
             )
         wrong = []
@@ -83,12 +83,12 @@ class CellTypes:
             known = self._known.get((cell, part))
             if known and name not in known:
                 wrong.append(
-                    f"{f'one {part}' if part else 'it'} is of the type {name}, and all that is stored is {_either(known)}"
+                    f"{f'one {part}' if part else 'it'} has the type {name}, but all stored values are {_either(known)}"
                 )
         if wrong:
             raise InputError(
-                f"The value is not of the type of the cell: {'; '.join(wrong)}.",
-                todo="write one of that type; if the code keeps another now, empty `encoded` in all rows of the cell",
+                f"The value does not have the cell's type: {'; '.join(wrong)}.",
+                todo="write a value of that type; if the code now keeps another, empty `encoded` in all rows of the cell",
             )
 
 

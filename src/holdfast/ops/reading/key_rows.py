@@ -1,7 +1,7 @@
-"""All that a key has in a window, as one row: the form in which state moves from key group to key group.
+"""All state of a key and window as one row: the form in which state moves between key groups.
 
-A row has the key's own columns, by which Spark finds its new key group, and the rest as bytes that nobody has to decode on
-the way.
+A row has the key's own columns, by which Spark finds its new key group, and the rest as bytes that need no decoding on the
+way.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _REST = StructType(
 
 
 class LogFacts(NamedTuple):
-    """What new key groups must know of the logs that their state comes from."""
+    """What new key groups must know about the logs that their state comes from."""
 
     last: int
     """The highest number in any of them."""
     clock: bytes | None
-    """The latest watermark that any of them has seen, of a step whose elements come from another step."""
+    """The latest watermark that any of them has seen, for a step whose elements come from another step."""
 
 
 def log_facts(blobs: DataFrame, path: str) -> LogFacts:
@@ -66,7 +66,7 @@ def key_columns(manifest: Mapping[str, Any]) -> StructType:
 
 
 def packed_frame(blobs: DataFrame, step: StepRef) -> DataFrame:
-    """The rows of all keys and windows in blobs (label, name, blob) that come group by group."""
+    """The rows of all keys and windows in blobs (label, name, blob), which come group by group."""
     schema = StructType([*key_columns(step.manifest).fields, *_REST.fields])
     target = step.manifest
     return map_groups(blobs, lambda label, found: _packed(found, target), schema)
@@ -74,7 +74,7 @@ def packed_frame(blobs: DataFrame, step: StepRef) -> DataFrame:
 
 def _packed(blobs: Blobs, target: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
     group = read_group(blobs)
-    # A key group that older code left as it was can only be moved if today's code would take it as it is.
+    # A key group written by older code can only be moved if the present code would accept it unchanged.
     reconcile(group.manifest, {**target, "key_groups": group.manifest["key_groups"]}, Evolution())
     single = len(target["key"]) == 1
     for data, window in group.state.windows.items():
@@ -97,10 +97,10 @@ def labelled(rows: DataFrame, manifest: Mapping[str, Any], key_groups: int) -> D
 def new_groups(
     rows: DataFrame, manifest: Mapping[str, Any], facts: LogFacts, assemble: Callable[[pa.Table], KeyGroupState]
 ) -> DataFrame:
-    """The blobs (label, name, blob) of all key groups of a step, made of labelled rows of their state.
+    """The blobs (label, name, blob) of all key groups of a step, made from labelled rows of their state.
 
-    Every key group has the manifest and the clock, also one without a key: no window that was closed in one key group may be
-    opened again in another.
+    Every key group gets the manifest and the clock, even one without keys: a window that was closed in one key group must
+    not be opened again in another.
     """
     data = manifest_bytes(manifest)
     origin = uuid.uuid4().bytes
@@ -116,7 +116,7 @@ def new_groups(
 
 
 def unpacked(rows: pa.Table, manifest: Mapping[str, Any]) -> KeyGroupState:
-    """The state that packed rows are of."""
+    """The state in packed rows."""
     state = KeyGroupState(StoredLayout(manifest))
     columns = (rows[name].to_pylist() for name in ("slot", "window", "packed"))
     for slot, window, packed in zip(*columns, strict=True):

@@ -1,4 +1,4 @@
-"""Keys as one types them: from a text to the key, and to the key group that has it."""
+"""Keys as typed by people: from text to the key, and to its key group."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class FoundKey:
 
     slot: Slot
     label: int | None
-    """Of its key group; None if it may be in any, as when windows of a key are spread."""
+    """The label of its key group; None if it may be in any, as when a key's windows are spread."""
 
 
 def key_text(slot: Slot) -> str:
-    """A key for people and queries: a text as it is, anything else as JSON, a key of several columns as a list."""
+    """A key as text: a string as is, anything else as JSON, several columns as a list."""
     key = key_of(slot)
     if isinstance(key, str):
         return key
@@ -42,9 +42,9 @@ def key_text(slot: Slot) -> str:
 
 
 def find_key(spark: SparkSession, step: StepRef, text: str) -> FoundKey:
-    """The key that a text means: Spark reads it as the type of the key's column.
+    """The key that a text stands for: Spark reads it as the type of the key's column.
 
-    A key of several columns is a JSON list, or its parts with commas between.
+    A key of several columns is a JSON list, or its parts separated by commas.
     """
     columns = step.manifest["key"]
     schema = ", ".join(f"k{i} {column['type']}" for i, column in enumerate(columns))
@@ -61,7 +61,7 @@ def find_key(spark: SparkSession, step: StepRef, text: str) -> FoundKey:
         if value is None:
             raise InputError(
                 f"{part!r} is not a key of the step {step.name!r}: {column['name']} is {column['type']}.",
-                todo="write the key as it would be cast in SQL",
+                todo="write the key so that SQL can cast it",
             )
     slot = slot_of(values[0] if len(columns) == 1 else tuple(values[:-1]))
     spread = step.manifest.get("parallel_over", "key") != "key"
@@ -85,7 +85,7 @@ def _parts(text: str, columns: Sequence[Any]) -> list[str]:
 
 
 def _shown(part: str, kind: DataType) -> str:
-    """A part as SQL would cast it, also if it is written as keys are shown: {"$date": "1970-01-01"}, a struct as a list."""
+    """A part as SQL would cast it, even if written as keys are shown: {"$date": "1970-01-01"}, a struct as a list."""
     try:
         given = json.loads(part)
     except (ValueError, RecursionError):

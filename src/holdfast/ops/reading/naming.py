@@ -15,7 +15,7 @@ __all__ = ["named_values", "window_text"]
 
 
 def named_values(table: Table, slot: Slot) -> Iterator[tuple[str, Any]]:
-    """The name and value of a cell of a key; of a timer with tags one for each tag."""
+    """The name and value of a key's cell; for a timer with tags, one for each tag."""
     name, entry = table.spec.name, table.values[slot]
     if name.startswith("~timer:"):
         yield name.removeprefix("~timer:"), Timestamp(micros=entry)
@@ -27,7 +27,7 @@ def named_values(table: Table, slot: Slot) -> Iterator[tuple[str, Any]]:
 
 
 def window_text(window: Any) -> str:
-    """A window for people; the global one is nothing."""
+    """A window as text; empty for the global one."""
     if isinstance(window, GlobalWindow):
         return ""
     if isinstance(window, OpaqueWindow):

@@ -1,1 +1,1 @@
-"""What users call: `keyed`, and the steps that can be put on a keyed stream."""
+"""What users call: `keyed`, and the steps of a keyed stream."""

@@ -1,4 +1,4 @@
-"""Keyed streams: a DataFrame whose key, value and time columns you declare, and the steps that can be put on it."""
+"""Keyed streams: a DataFrame whose key, value and time columns you declare, and its steps."""
 
 from __future__ import annotations
 
@@ -56,27 +56,26 @@ def keyed(
 ) -> KeyedStream:
     """Declares which columns of a DataFrame, streaming or batch, are an element's key, value and event time.
 
-    Several key columns make the key a tuple. One value column gives the bare value; several, or none named (then all that
-    are neither key nor timestamp), give a named row. `watermark` is how far event time may be out of order.
+    Several key columns make the key a tuple. One value column gives the bare value; several give a named row, and so does
+    naming none, which takes all columns but key and timestamp. `watermark` is how far event time may be out of order.
     """
     return KeyedStream(read_source(df, key, value, timestamp, watermark))
 
 
 class KeyedStream:
-    """A DataFrame with a key. Made by `keyed`; immutable: each method gives a new object.
+    """A DataFrame with a key, made by `keyed`. Immutable: each method returns a new object.
 
     Every step takes these options besides its own:
 
-    `name`: of the step, in errors, metrics and the checkpoint. `key_groups`: into how many groups the keys are divided,
-    which bounds how many tasks can share the work; it is fixed for the life of a checkpoint. `backend`: where state is
-    kept, "heap" in memory, "disk" in files of the worker's machine, or a factory of your own (docs/backends.md).
-    `parallel_over="key+window"`: the fixed windows of one key are worked on side by side. `on_error="dead_letter"`: an
+    `name`: the step's name in errors, metrics and the checkpoint. `key_groups`: how many groups the keys are divided into,
+    which bounds how many tasks can share the work; fixed for the life of a checkpoint. `backend`: where state is kept,
+    "heap" in memory, "disk" in files on the worker's machine, or a factory of your own (docs/backends.md).
+    `parallel_over="key+window"`: the fixed windows of one key are processed in parallel. `on_error="dead_letter"`: an
     element whose call raises goes to the output `dead_letter`, which must be named in `outputs`. `drop_cells`: removed
     cells whose stored state should be deleted. `limits`: caps a step's keys and bytes; choose to fail, evict or divert.
 
-    `outputs` names further outputs with their schemas. The tags `late`, `over_limit` and `dead_letter` may have None, for a
-    schema made of the element's own columns. A step gives a DataFrame; with `outputs` it gives `Outputs`, one DataFrame for
-    each tag.
+    `outputs` names further outputs and their schemas. For the tags `late`, `over_limit` and `dead_letter`, None means the
+    element's own columns. A step returns a DataFrame; with `outputs` it returns `Outputs`, one DataFrame for each tag.
     """
 
     __slots__ = ("_source",)
@@ -106,9 +105,9 @@ class KeyedStream:
     ) -> KeyedStream:
         """Puts the elements into windows: state is kept for each key and window.
 
-        `trigger` and `accumulation_mode` are for aggregations: when these give results, and whether a further one holds
-        only what is new or everything so far. By default there is one result when the watermark passes the end of the
-        window, and one more whenever something comes late, within the allowed lateness.
+        `trigger` and `accumulation_mode` are for aggregations: when they give results, and whether a later result holds
+        only what is new or everything so far. By default a window gives one result when the watermark passes its end, and
+        another for each element that comes after that within the allowed lateness.
         """
         problems: list[str] = []
         lateness, _ = read_windowing(window_fn, allowed_lateness, problems)
@@ -157,11 +156,11 @@ class KeyedStream:
         """Runs a function over the elements.
 
         `output` is the schema of the main output. `side_inputs`: small data that every call may look at.
-        `requires_time_sorted_input`: elements of a key come in the order of event time, once the watermark has passed them.
+        `requires_time_sorted_input`: a key's elements come in event-time order, once the watermark has passed them.
 
-        `initial_state` is what a new job begins with: a row for each key, with the key's columns, `window` (start, end) if
-        there are windows, and a column for each cell, named like it; of a bag or set an array, of a map a map, of an
-        ordered list an array of (time, value), of a combining cell what is added to it.
+        `initial_state` is the state a new job starts with: a row for each key, with the key's columns, `window` (start,
+        end) if there are windows, and a column named after each cell: an array for a bag or set, a map for a map, an array
+        of (time, value) for an ordered list, and for a combining cell the value to add.
         """
         source = self._source
         return build_par_do(
@@ -209,9 +208,9 @@ class KeyedStream:
     ) -> DataFrame | Outputs:
         """Calls `fn(state, value)` for each value of a key; it returns the new state and a row.
 
-        The state is None before a key's first value, and after a call that returned None for it; a row that is None is left
-        out. Rows have the key columns, then those of `output`; if that is one column, the bare value will do. `ttl` forgets
-        the state of a key that has not been written for so long. A running count:
+        The state is None before a key's first value, and after a call that returned None for it; a row of None is skipped.
+        Rows have the key columns, then those of `output`; if that is one column, return the bare value. After `ttl` without
+        a write, a key's state is forgotten. A running count:
 
             counts = stream.map_with_state(lambda n, value: ((n or 0) + 1, (n or 0) + 1), output="count long")
         """
@@ -251,11 +250,11 @@ class KeyedStream:
         lift: bool = True,
         **options: Unpack[AggregationOptions],
     ) -> DataFrame | Outputs:
-        """Combines the values of each key and window: by one CombineFn or function such as `sum`, or by several, by name.
+        """Combines the values of each key and window with a CombineFn or a function such as `sum`, or with several by name.
 
         Rows have the key columns, `window` (start, end) if there are windows, the results, and with `panes=True` a column
-        `pane`. `output` is the schema of the results; ready combiners of plain columns need none. `outputs={"late": None}`
-        gives the elements that came too late as well. With `lift`, elements are combined before the shuffle where possible.
+        `pane`. `output` is the schema of the results; ready combiners over plain columns need none. `outputs={"late": None}`
+        also gives the elements that came too late. With `lift`, elements are combined before the shuffle where possible.
         """
         return self._aggregate("combine_per_key", CombinePerKey(fn), output, outputs, lift, options)
 
@@ -272,7 +271,7 @@ class KeyedStream:
     def group_by_key(
         self, output: Schema | None = None, *, outputs: TagSchemas | None = None, **options: Unpack[AggregationOptions]
     ) -> DataFrame | Outputs:
-        """All values of each key and window, as an array `values` in the order in which they came."""
+        """Collects all values of each key and window into an array `values`, in order of arrival."""
         return self._aggregate("group_by_key", GroupByKey(), output, outputs, False, options)
 
     def _aggregate(
@@ -326,7 +325,7 @@ class KeyedStream:
     ) -> DataFrame | Outputs:
         """Calls `fn(key, values, state)` once for each key of a micro-batch, and once when the key's timeout has passed.
 
-        The shape of Spark's `flatMapGroupsWithState`: `state` is a `GroupState`, `fn` yields rows.
+        Works like Spark's `flatMapGroupsWithState`: `state` is a `GroupState`, `fn` yields rows.
         """
         step = FlatMapGroupsWithState(fn, timeout=timeout, state_coder=state_coder)
         return self.par_do(step, output, outputs=outputs, **options)
@@ -340,7 +339,7 @@ class KeyedStream:
         state_coder: Coder[S] | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame:
-        """The same for a function that returns exactly one row."""
+        """Like `flat_map_groups_with_state`, for a function that returns exactly one row."""
         return self.par_do(MapGroupsWithState(fn, timeout=timeout, state_coder=state_coder), output, **options)
 
     @overload
@@ -377,11 +376,11 @@ class KeyedStream:
         outputs: TagSchemas | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame | Outputs:
-        """Joins the rows of two streams that have the same key and are near each other in event time.
+        """Joins rows of two streams that have the same key and are close in event time.
 
         `within` is a duration, or a pair (lower, upper): a right row's time is from left time + lower to left time + upper.
-        `how` is "inner", "left", "right" or "outer". Gives a DataFrame with the key's columns, both timestamps, the left's
-        values and the right's; `suffixes` go to names that both have.
+        `how` is "inner", "left", "right" or "outer". The result has the key columns, both timestamps, the left values and
+        the right values; `suffixes` tell columns of the same name apart.
         """
         other = right._source if isinstance(right, KeyedStream) else right
         given = KeyedSource.options_of("join", options, outputs)

@@ -1,8 +1,8 @@
-"""Failures of a query, in our words: what a user meets first is the cause, not two hundred lines of Spark.
+"""Failures of a query, in our words: users first see the cause, not two hundred lines of Spark.
 
-Spark's text holds Python tracebacks, py4j's wrapping of them, and chains of Java exceptions. What says most, in this order:
-our own error; what we know how to explain (`_KNOWN`); the last Python error that is not py4j's; the deepest Java exception
-that has a name of Spark's, such as [CANNOT_LOAD_STATE_STORE]; the last cause of all.
+Spark's text holds Python tracebacks, py4j's wrapping of them, and chains of Java exceptions. The most useful part, in this
+order: our own error; what we can explain (`_KNOWN`); the last Python error that is not py4j's; the deepest Java exception
+with one of Spark's error names, such as [CANNOT_LOAD_STATE_STORE]; the last cause of all.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Except
 _NAMED = re.compile(r"\[[A-Z][A-Z0-9_.]+\] .*")
 _OF_PY4J = ("py4j.", "Py4J")
 
-_GO_ON = "mend the cause and start the job again: it goes on from the last committed micro-batch"
+_GO_ON = "fix the cause and start the job again: it resumes after the last committed micro-batch"
 
 
 @dataclass(frozen=True)
 class _Known:
-    """A cause that we can say more about than Spark does."""
+    """A cause that we can explain better than Spark does."""
 
     pattern: re.Pattern[str]
     what: str
     todo: str
     worker: bool = False
-    """Whether a worker process is at fault, and not what it was to do."""
+    """Whether a worker process is at fault, rather than its work."""
 
 
 def _known(pattern: str, what: str, todo: str, *, worker: bool = False) -> _Known:
@@ -46,34 +46,34 @@ _KNOWN = [
     _known(
         r"No module named '(?:holdfast|pyarrow|pandas|numpy|msgspec|ormsgpack|zstandard|pyspark|py4j)\b"
         r"|PACKAGE_NOT_INSTALLED",
-        "a Python worker cannot import Holdfast or what it needs: it runs another Python than the driver",
+        "a Python worker cannot import Holdfast or what it needs: it runs a different Python than the driver",
         "set PYSPARK_PYTHON to a Python that has holdfast installed before Spark starts (on one machine: "
         "PYSPARK_PYTHON=$(which python), or start Spark with hf.session()); on a cluster install 'holdfast[spark]' on every "
         "node",
     ),
     _known(
         r"PYTHON_VERSION_MISMATCH",
-        "the workers run another version of Python than the driver",
+        "the workers run a different version of Python than the driver",
         "set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to the same version before Spark starts",
     ),
     _known(
         r"No space left on device",
         "a disk is full (No space left on device)",
-        "make room where the checkpoint, the sinks and Spark's spark.local.dir are, and start the job again: it goes on "
-        "from the last committed micro-batch",
+        "free some space for the checkpoint, the sinks and Spark's spark.local.dir, and start the job again: it resumes "
+        "after the last committed micro-batch",
     ),
     _known(
         r"Python worker failed to connect back|waiting for the Python worker to connect back"
         r"|Python daemon failed to launch worker|Python failed to launch worker",
         "a Python worker could not be started in time",
-        "start the job again when the machine is less busy: it goes on from the last committed micro-batch",
+        "start the job again when the machine is less busy: it resumes after the last committed micro-batch",
         worker=True,
     ),
     _known(
         r"(?:Python|driver) worker exited unexpectedly \(crashed\)",
-        "a Python worker ended in the middle of its work, killed or crashed",
-        "look whether the machine ran out of memory (a lower memory_budget_bytes, or backend='disk', needs less), and start "
-        "the job again: it goes on from the last committed micro-batch",
+        "a Python worker was killed or crashed in the middle of its work",
+        "check if the machine ran out of memory (a lower memory_budget_bytes, or backend='disk', needs less), and start "
+        "the job again: it resumes after the last committed micro-batch",
         worker=True,
     ),
     _known(
@@ -85,7 +85,7 @@ _KNOWN = [
 
 
 def query_failure(error: Any, checkpoint: str, job: str | None = None) -> HoldfastError:
-    """The error to raise for the exception with which a streaming query, perhaps that of a job, ended."""
+    """The error to raise when a streaming query, perhaps a job's, ended with an exception."""
     text = _text(error)
     ours = uncarried(text)
     if ours is not None:
@@ -103,7 +103,7 @@ def query_failure(error: Any, checkpoint: str, job: str | None = None) -> Holdfa
 
 
 def _other_python() -> str:
-    """A hint, if the workers run another Python than the driver: it may lack what they need."""
+    """A hint, if the workers run a different Python than the driver: it may lack what they need."""
     wanted = os.environ.get("PYSPARK_PYTHON", "python3")
     python = shutil.which(wanted) or wanted
     if os.path.abspath(python) == os.path.abspath(sys.executable):
@@ -115,19 +115,19 @@ def _other_python() -> str:
 
 
 def is_worker_trouble(error: Any) -> bool:
-    """Whether a query failed because a worker could not be started or died: nothing that was asked of it is at fault."""
+    """Whether a query failed because a worker could not start or died, rather than because of its work."""
     text = _text(error)
     known = None if uncarried(text) is not None else _find(text)
     return known is not None and known.worker
 
 
 def first_cause(text: str) -> str:
-    """The sentence or line that says most of a text of Spark's."""
+    """The most useful sentence or line in Spark's text."""
     known = _find(text)
     if known is not None and known.what:
         return known.what
     python = [(kind, message) for kind, message in _PYTHON_CAUSE.findall(text) if not kind.startswith(_OF_PY4J)]
-    # A name such as java.io.IOException has the form of a Python error, too.
+    # A name such as java.io.IOException also looks like a Python error.
     python = [(kind, message) for kind, message in python if not _is_java(kind)]
     if python:
         kind, message = python[-1]

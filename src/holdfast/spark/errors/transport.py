@@ -1,8 +1,8 @@
 """How our errors travel from a worker to the driver: as text inside Spark's exception.
 
-Spark passes a Python exception on as text. What a user of a plain query sees of it should be our error and nothing else, so
-the worker asks Spark to leave out its own frames. Where the driver wants the error whole (`rebuilding`), as a job does, the
-text also has its parts as JSON between two marks, and `uncarried` looks for them in whatever text Spark gives.
+Spark passes a Python exception on as text. Users of a plain query should see our error and nothing else, so the worker asks
+Spark to leave out its own frames. If the driver wants the whole error (`rebuilding`), as a job does, the text also has its
+parts as JSON between two marks, and `uncarried` looks for them in whatever text Spark gives.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MARKED = re.compile(r"<holdfast-error ([A-Za-z0-9+/=]+)>")
 _WANTED = "holdfast.errors.rebuilt"
 """The local property of a Spark job whose driver rebuilds errors."""
 _HIDE_FRAMES = "SPARK_HIDE_TRACEBACK"
-"""What Spark's worker looks at when it writes down an exception. The worker ends with it, so nothing else is affected."""
+"""Read by Spark's worker when it formats an exception. The worker then ends, so nothing else is affected."""
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -39,14 +39,14 @@ class WorkerFailure(Exception):
 
 @contextlib.contextmanager
 def rebuilding(spark: SparkSession) -> Iterator[None]:
-    """Errors of what this thread starts in here can be rebuilt with `uncarried`."""
+    """Inside this block, errors of what this thread starts can be rebuilt with `uncarried`."""
     with local_property(spark, _WANTED, "true"):
         yield
 
 
 @contextlib.contextmanager
 def carried() -> Iterator[None]:
-    """Whatever of ours is raised in a worker in here reaches the driver whole."""
+    """Inside this block, our errors raised in a worker reach the driver whole."""
     try:
         yield
     except HoldfastError as error:
@@ -69,7 +69,7 @@ def _marked(error: HoldfastError) -> str:
 
 
 class Shown(str):
-    """How a value of the worker looks, which itself did not travel: a window, a key of several columns."""
+    """The repr of a value that stayed in the worker: a window, a key of several columns."""
 
     __slots__ = ()
 
@@ -78,14 +78,14 @@ class Shown(str):
 
 
 def uncarried(text: str) -> HoldfastError | None:
-    """The error that this text carries, if it does."""
+    """The error that this text carries, if any."""
     found = _MARKED.search(text)
     if found is None:
         return None
     try:
         parts: dict[str, Any] = json.loads(base64.b64decode(found.group(1)))
     except (binascii.Error, ValueError):
-        # Somebody has cut the text.
+        # The text was cut off.
         return None
     parts["context"] |= {name: Shown(text) for name, text in parts.pop("shown").items()}
     error_class = getattr(errors, parts.pop("type"), HoldfastError)

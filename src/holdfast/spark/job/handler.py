@@ -1,4 +1,4 @@
-"""The handler of micro-batches: what Spark calls with the rows of each, and what it does with them."""
+"""The handler of micro-batches: called by Spark with the rows of each, it writes them to the sinks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Given:
 
 
 class Handler:
-    """What Spark calls with each micro-batch. It returns only when all of it has been written."""
+    """Called by Spark with each micro-batch. It returns only when everything has been written."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Handler:
         self._batches_max = batches_max
         self.query_id = Given()
         self.failure: HoldfastError | None = None
-        """What a sink raised: of what passes through Spark only the text is left."""
+        """What a sink raised; only the text of it survives the way through Spark."""
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         try:
@@ -64,7 +64,7 @@ class Handler:
         except Exception:
             raise
         except BaseException as error:
-            # Spark's JVM would wait for ever for an answer of a thread that sys.exit() has ended.
+            # Spark's JVM would wait forever for an answer from a thread that sys.exit() has ended.
             self.failure = JobFailed(
                 f"A sink ended with {type(error).__name__}: {error}".rstrip(": "),
                 todo="raise an exception to fail the micro-batch; call job.stop() to end the job after it",
@@ -75,9 +75,9 @@ class Handler:
             self._life.ask(Stop.AFTER_BATCH)
 
     def _write_all(self, batch: DataFrame, info: BatchInfo) -> None:
-        """Evaluates all of the micro-batch once, whatever the sinks do with the rows.
+        """Evaluates the whole micro-batch once, whatever the sinks do with the rows.
 
-        A partition that is not evaluated has no state of this micro-batch, and the next one would find none.
+        A partition that is not evaluated gets no state for this micro-batch, and the next one would find none.
         """
         if self._sinks[0][0] is None and self._sinks[0][1].evaluates_all:
             self._sinks[0][1].write_batch(batch, info)

@@ -5,11 +5,11 @@
 
 Invariants
 - Spark commits a micro-batch when its handler returns. A handler returns only from `micro_batch`, after everything has
-  been written; whatever else happens, it raises, and Spark commits nothing. So it does not matter at which moment Spark's
-  own `stop()` arrives, nor in which order it marks the query as ended and interrupts its thread.
-- Once a stop has been asked for, no further micro-batch is let in, until the next `begin`.
+  been written; in any other case it raises, and Spark commits nothing. So it does not matter when Spark's own `stop()`
+  arrives, nor in which order it marks the query as ended and interrupts its thread.
+- Once a stop has been requested, no further micro-batch starts until the next `begin`.
 - A request only becomes more urgent: an orderly stop may become an immediate one, never the other way round.
-- `done` is the number of the last micro-batch that was written whole. It never goes back until the next `begin`.
+- `done` is the number of the last micro-batch that was completely written. It does not decrease until the next `begin`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Stop(enum.IntEnum):
 
     NONE = 0
     AFTER_BATCH = 1
-    """After the micro-batch that is running."""
+    """After the running micro-batch."""
     NOW = 2
-    """In the middle of it: the next start does it anew."""
+    """In the middle of it: the next start repeats it."""
 
 
 class HeldBack(Exception):
@@ -59,7 +59,7 @@ class Life:
         self._held_back: int | None = None
         self.done: int | None = None
         self.done_by_query: int | None = None
-        """The last micro-batch that the present query has written whole."""
+        """The last micro-batch that the present query has completely written."""
         self.done_since_begin = 0
 
     @property
@@ -82,11 +82,11 @@ class Life:
 
     @property
     def is_handler(self) -> bool:
-        """Whether it is the handler that asks."""
+        """Whether this is called from the handler."""
         return self._thread == threading.get_ident()
 
     def begin(self) -> None:
-        """A new life: what was asked of the one before is forgotten."""
+        """Starts a new life: earlier stop requests are forgotten."""
         with self._turn:
             self._stop = Stop.NONE
             self.done = None
@@ -94,7 +94,7 @@ class Life:
             self.start_again()
 
     def start_again(self) -> None:
-        """Another query for the same life: a request to stop stands."""
+        """Starts another query in the same life: a stop request stays."""
         with self._turn:
             self._left_starting.clear()
             self._phase = Phase.STARTING
@@ -112,7 +112,7 @@ class Life:
             self._left_starting.set()
 
     def ask(self, how: Stop) -> bool:
-        """Asks for a stop; whether that is news."""
+        """Requests a stop; returns whether that is new."""
         with self._turn:
             if how <= self._stop:
                 return False
@@ -120,12 +120,12 @@ class Life:
             return True
 
     def wait_until_started(self, seconds: float | None) -> bool:
-        """Waits while the job is starting; whether it no longer is."""
+        """Waits while the job is starting; returns False on timeout."""
         return self._left_starting.wait(seconds if seconds is None else max(0.0, seconds))
 
     @contextlib.contextmanager
     def micro_batch(self, number: int) -> Iterator[None]:
-        """Around the processing of a micro-batch. Raises HeldBack if it may not begin, or may not go on."""
+        """Wraps the processing of a micro-batch. Raises HeldBack if it may not start, or may not continue."""
         with self._turn:
             if self._stop:
                 self._hold_back(number)
@@ -134,7 +134,7 @@ class Life:
             yield
         except BaseException:
             if self._stop is Stop.NOW:
-                # What was interrupted fails in any number of ways, all of which mean this.
+                # Interrupted work fails in any number of ways, all of which mean this.
                 self._hold_back(number)
             raise
         else:
@@ -148,19 +148,19 @@ class Life:
     def _hold_back(self, number: int) -> None:
         self._held_back = number
         raise HeldBack(
-            f"The job {self._name!r} was asked to stop. Micro-batch {number} is left for its next start: no failure."
+            f"The job {self._name!r} was asked to stop. Micro-batch {number} is left for its next start. This is no failure."
         ) from None
 
 
 class Streak:
-    """How many failures there were in a row without anything having been done in between."""
+    """Counts failures in a row without progress in between."""
 
     def __init__(self) -> None:
         self._at: int | None = None
         self._count = 0
 
     def count_at(self, done: int | None) -> int:
-        """Counts one more, at what was done by then."""
+        """Counts one more failure; `done` is the progress so far."""
         self._count = self._count + 1 if self._count and done == self._at else 1
         self._at = done
         return self._count

@@ -1,4 +1,4 @@
-"""The manifest of a job, beside Spark's own files in the checkpoint: what tools know of the state without the code."""
+"""The manifest of a job, beside Spark's own files in the checkpoint: what tools know about the state without the code."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["MANIFEST_FILE", "check_job_manifest"]
 
 
 def check_job_manifest(spark: SparkSession, checkpoint: str, job: str, steps: Sequence[Any]) -> list[str]:
-    """Writes the manifest of a new checkpoint; refuses steps that do not agree with that of an old one.
+    """Writes the manifest of a new checkpoint; refuses steps that do not match that of an existing one.
 
-    Whoever calls this has the lock: an operation on the checkpoint that was interrupted is finished or taken back first.
-    Then the state must be there, and in its place. Compatible changes resume, incompatible ones are refused. Gives sentences
+    The caller must hold the lock: an interrupted operation on the checkpoint is first finished or undone. Then the state
+    must exist and be in the right partitions. Compatible changes resume, incompatible ones are refused. Returns sentences
     that say what was done and what has changed.
     """
     files = files_of(spark, checkpoint)
@@ -60,6 +60,6 @@ def _check_names(recorded: dict[str, Any], present: dict[str, Any]) -> None:
     if recorded.keys() != present.keys():
         was, now = (", ".join(map(repr, sorted(steps))) or "none" for steps in (recorded, present))
         raise StateConflict(
-            f"The job's steps are not those that the checkpoint belongs to: there were {was}, and there are {now}.",
+            f"The job's steps are not those of the checkpoint: it has {was}, the job has {now}.",
             todo="give the steps their old names (name='...'), or start with a new checkpoint",
         )

@@ -1,4 +1,4 @@
-"""Progress of a running job: one line that renews itself on a terminal, plain lines elsewhere."""
+"""Progress of a running job: one line that updates in place on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLAIN_SECONDS = 5.0
 
 
 class ProgressLine:
-    """What is worth knowing of Spark's progress report, as one line."""
+    """The essentials of Spark's progress report, as one line."""
 
     def __init__(self, name: str) -> None:
         self._name = visible(name)
@@ -23,7 +23,7 @@ class ProgressLine:
         self._batch: int | None = None
 
     def text(self, report: Any) -> str:
-        """The line for a report of Spark's, which may come more than once."""
+        """The line for one of Spark's reports, which may come more than once."""
         if report.batchId != self._batch:
             self._batch = report.batchId
             self.rows += report.numInputRows
@@ -69,13 +69,13 @@ class Progress:
         self._width = 0
 
     def begin(self, checkpoint: str) -> None:
-        """Says that a query is about to start."""
+        """Announces that a query is about to start."""
         self._begun_at = time.monotonic()
         self._shown_at = self._begun_at
         self.note(f"{self._name}: starting from {checkpoint}")
 
     def waiting(self, doing: str) -> None:
-        """Shows that there is life before the first report: at once on a terminal, else every few seconds."""
+        """Shows activity before the first report: at once on a terminal, else every few seconds."""
         now = time.monotonic()
         if not self._enabled or now - self._shown_at < (1.0 if self._terminal else _PLAIN_SECONDS):
             return
@@ -83,7 +83,7 @@ class Progress:
         self._line_of(f"{self._name}: before the first micro-batch, {now - self._begun_at:.0f} s  {doing}")
 
     def show(self, report: Any, final: bool = False) -> None:
-        """Shows a report that is new: at once on a terminal, else every few seconds."""
+        """Shows a new report: at once on a terminal, else every few seconds."""
         if not self._enabled or report is None or (report.batchId, report.timestamp) == self._shown:
             return
         text = self._line.text(report)
@@ -95,7 +95,7 @@ class Progress:
 
     def _line_of(self, text: str) -> None:
         if self._terminal:
-            # A line that wraps could not be renewed.
+            # A wrapped line could not be updated in place.
             text = text[: shutil.get_terminal_size().columns - 1]
             self._stream.write("\r" + text.ljust(self._width))
             self._width = len(text)
@@ -105,14 +105,14 @@ class Progress:
         self._stream.flush()
 
     def note(self, text: str) -> None:
-        """Says something on a line of its own."""
+        """Prints a note on its own line."""
         if self._enabled:
             self.close()
             self._stream.write(f"{visible(text)}\n")
             self._stream.flush()
 
     def close(self) -> None:
-        """Ends the line that renews itself."""
+        """Ends the line that updates in place."""
         if self._open:
             self._stream.write("\n")
             self._open = False

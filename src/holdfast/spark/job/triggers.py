@@ -1,4 +1,4 @@
-"""When a job runs its micro-batches, which is also how often it checkpoints: Spark commits state with every one."""
+"""Triggers of a job: when its micro-batches run. Spark commits state with each, so this is also how often it checkpoints."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ __all__ = ["AvailableNow", "Batches", "Every", "JobTrigger", "read_trigger"]
 
 @dataclass(frozen=True)
 class JobTrigger:
-    """The base of the triggers."""
+    """The base class of a job's triggers."""
 
 
 @dataclass(frozen=True)
 class Every(JobTrigger):
-    """A micro-batch every so often; 0: as soon as the last one is done."""
+    """A micro-batch at each interval; 0 means as soon as the last one is done."""
 
     interval: Duration | int | float | str = 0
 
 
 @dataclass(frozen=True)
 class AvailableNow(JobTrigger):
-    """All that is there now, in as many micro-batches as the source makes of it; then the job ends.
+    """Processes everything available now, in as many micro-batches as the source makes of it; then the job ends.
 
-    It is not the end of the input: state and timers stay for the next run.
+    This is not the end of the input: state and timers stay for the next run.
     """
 
 
 @dataclass(frozen=True)
 class Batches(JobTrigger):
-    """So many micro-batches, then the job ends: for tests."""
+    """A fixed number of micro-batches, then the job ends: for tests."""
 
     count: int
     interval: Duration | int | float | str = 0
@@ -45,11 +45,11 @@ def _positive(interval: Duration) -> Duration:
 
 
 def read_trigger(given: JobTrigger | Duration | int | float | str | None) -> JobTrigger:
-    """The trigger that a user gave: one of the classes, a duration, or None for as fast as possible."""
+    """The trigger for what a user gave: one of the classes, a duration, or None for as fast as possible."""
     if given is None:
         return Every(0)
     if isinstance(given, Batches) and (type(given.count) is not int or given.count < 1):
-        raise InvalidStep("job", [f"The trigger {given!r} has no micro-batches: give a number from 1 on."])
+        raise InvalidStep("job", [f"The trigger {given!r} has no micro-batches; give a count of at least 1."])
     if isinstance(given, JobTrigger):
         return given
     if isinstance(given, str) and given.replace("_", " ").lower() in (

@@ -1,10 +1,10 @@
-"""Spark's home as a JVM on this machine should see it: without the archive of pyspark.
+"""Spark's home as a JVM on this machine should see it: without the pyspark archive.
 
-Spark puts `python/lib/pyspark.zip` first on the import path of every Python process that it starts. What is in there is
-compiled anew by each of them, which takes six times as long as importing the installed package (0.78 s of processor time
-against 0.13 s), and a process that is not there within ten seconds ends the query. The archive is for machines that have no
-pyspark installed. Here the driver has, so the JVM is given a home with everything in it but that: a directory of links, in
-the user's own cache. Where the archive would be, there is `spark/startup/`, which Python looks at when it starts.
+Spark puts `python/lib/pyspark.zip` first on the import path of every Python process that it starts. Each of them compiles
+it again, which takes six times as long as importing the installed package (0.78 s of processor time against 0.13 s), and a
+process that is not up within ten seconds ends the query. The archive is for machines without pyspark installed. The driver
+has it, so the JVM gets a home with everything but that: a directory of links, in the user's own cache. In place of the
+archive there is `spark/session/startup/`, which Python reads when it starts.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _ARCHIVE = "python/lib/pyspark.zip"
 
 @contextlib.contextmanager
 def lean_home() -> Iterator[None]:
-    """While a JVM is started in here it gets the lean home, if that can be done: Spark is the installed pyspark's, no other
-    home was chosen, and the workers run this Python."""
+    """A JVM started in this block gets the lean home, if possible: Spark is the installed pyspark's, no other home was
+    chosen, and the workers run this Python."""
     home = Path(pyspark.__file__).parent
     chosen = "SPARK_HOME" in os.environ or os.environ.get("PYSPARK_PYTHON") != sys.executable
     if chosen or os.name == "nt" or not (home / "jars").is_dir():
@@ -40,7 +40,7 @@ def lean_home() -> Iterator[None]:
     try:
         lean = _view_of(home)
     except (OSError, RuntimeError):
-        # Nowhere to write, or no home at all; it is only slower.
+        # Nowhere to write, or no home at all; Spark is only slower then.
         yield
         return
     os.environ["SPARK_HOME"] = str(lean)
@@ -51,7 +51,7 @@ def lean_home() -> Iterator[None]:
 
 
 def _view_of(home: Path) -> Path:
-    """A directory with a link to each entry of Spark's home, made if it is not there or no longer right."""
+    """A directory with a link to each entry of Spark's home, made if it is missing or outdated."""
     wanted = {entry.name: str(entry) for entry in home.iterdir() if entry.name != _LEFT_OUT}
     wanted[_ARCHIVE] = str(Path(startup.__file__).parent)
     digest = hashlib.blake2b(repr(sorted(wanted.items())).encode(), digest_size=8).hexdigest()
@@ -77,7 +77,7 @@ def _make(folder: Path, wanted: dict[str, str]) -> None:
     try:
         made.rename(folder)
     except OSError:
-        # Somebody was faster; or what is there is not right, and another one is made for good.
+        # Another process was faster, or something else is in the way.
         shutil.rmtree(made)
         if not _is_right(folder, wanted):
             raise

@@ -1,4 +1,4 @@
-"""What a thread tells the tasks of everything it starts: Spark's local properties."""
+"""Spark's local properties: what a thread passes to the tasks of everything it starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEMORY_BUDGET = "spark.holdfast.memoryBudgetBytes"
 
 @contextlib.contextmanager
 def local_property(spark: SparkSession, name: str, value: str | None) -> Iterator[None]:
-    """Sets a property for what this thread starts in here; None leaves it as it is."""
+    """Sets a property for what this thread starts in this block; None leaves it unchanged."""
     context = spark.sparkContext
     before = context.getLocalProperty(name)
     if value is not None:
@@ -29,6 +29,6 @@ def local_property(spark: SparkSession, name: str, value: str | None) -> Iterato
 
 
 def task_property(name: str) -> str | None:
-    """The property in a task; None if it was not set, or outside of tasks."""
+    """The property in a task; None if it was not set, or outside tasks."""
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)

@@ -1,7 +1,7 @@
 """Spark's settings for Holdfast, in one place, and a local session that has them.
 
-`SETTINGS` is what a job needs or is better for, with the reason of each; `session(config=...)` overrides any of them. A
-job on a session of one's own is checked for the ones without which it cannot work (`REQUIRED`).
+`SETTINGS` are those that a job needs or benefits from, each with its reason; `session(config=...)` overrides any of them. A
+job on the user's own session is checked for those that it cannot work without (`REQUIRED`).
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ _STOP_TIMEOUT = "spark.sql.streaming.stopTimeout"
 _BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 REQUIRED: dict[str, str] = {
-    # transformWithState keeps its state in this provider only.
+    # transformWithState works only with this provider.
     "spark.sql.streaming.stateStore.providerClass": _PROVIDER,
 }
 
 SETTINGS: dict[str, str] = {
     **REQUIRED,
-    # A micro-batch uploads what changed, not whole files of the store.
+    # A micro-batch uploads what changed, not whole store files.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Counting rows costs a read for each write.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # All stores of an executor share one bounded cache, however many partitions there are.
+    # All stores of an executor share one bounded cache, however many partitions it has.
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
     # With a limit of bytes Spark adds up the sizes of all columns before each row that it writes for a Python worker: a
@@ -64,13 +64,13 @@ SETTINGS: dict[str, str] = {
     # those that hold payloads are of 128 KB at most, so that a batch of them has 256 MB at most.
     _BATCH_BYTES: "2147483647",
     _BATCH_ROWS: "2048",
-    # Times are times, wherever the driver stands.
+    # Times do not depend on where the driver runs.
     "spark.sql.session.timeZone": "UTC",
     # Workers keep key groups in memory between micro-batches.
     "spark.python.worker.reuse": "true",
-    # How many micro-batches one can go back.
+    # How many micro-batches you can go back.
     "spark.sql.streaming.minBatchesToRetain": "100",
-    # A stopped query's tasks end at once rather than run on.
+    # A stopped query's tasks end at once rather than keep running.
     _STOP_TIMEOUT: "60s",
 }
 
@@ -97,10 +97,10 @@ def session(
 ) -> SparkSession:
     """A local session with all settings: `cores` of this machine, as many shuffle partitions, nothing on the network.
 
-    `memory_budget_bytes` bounds the state that a Python worker keeps between micro-batches, of all its steps together; what
-    is not kept is read again when it is needed.
+    `memory_budget_bytes` bounds the state that a Python worker keeps between micro-batches, for all its steps together; the
+    rest is read again when needed.
 
-    A session that is already running is given the settings that can still be set.
+    A session that is already running gets the settings that can still be set.
     """
     _check_java()
     cores = cores or os.cpu_count() or 1
@@ -137,23 +137,23 @@ def memory_budget_bytes(spark: SparkSession) -> int:
 
 
 def lacking_settings(chosen: Callable[[str], str | None]) -> dict[str, str]:
-    """The settings that can be given to a query and that nobody has chosen. `chosen` gives what a session was told, or None;
-    Spark's own default is no choice."""
+    """The settings that a query can still be given and that were not chosen. `chosen` returns a session's explicit value, or
+    None; Spark's own default does not count."""
     of_queries = [option for option in SETTINGS if option.startswith("spark.sql.")]
     lacking = {option: SETTINGS[option] for option in of_queries if chosen(option) is None}
     if _BATCH_ROWS not in lacking:
-        # Who has chosen how many rows a batch has relies on the limit of its bytes.
+        # If only the rows per Arrow batch were chosen, Spark's byte limit stays in force.
         lacking.pop(_BATCH_BYTES, None)
     return lacking
 
 
 def session_lacks(spark: SparkSession) -> dict[str, str]:
-    """The settings that a query started in this session has to be given."""
+    """The settings that a query started in this session must be given."""
     return lacking_settings(lambda option: spark.conf.get(option, None))
 
 
 def required_problems(spark: SparkSession) -> list[str]:
-    """What was chosen in a session that steps cannot run with."""
+    """Settings chosen in a session that steps cannot run with."""
     return [
         f"The session has {option} set to {chosen}; steps keep their state in {value.rpartition('.')[2]} only. Remove the "
         f"setting: spark.conf.unset({option!r}); each query of steps is then given the right one."
@@ -164,10 +164,10 @@ def required_problems(spark: SparkSession) -> list[str]:
 
 @contextlib.contextmanager
 def with_stop_timeout(spark: SparkSession) -> Iterator[None]:
-    """A query that is stopped in here is given up after a while, unless the session says how long. Spark asks the session
-    itself, not the query's clone.
+    """Stopping a query in this block times out, unless the session already has a timeout. Spark reads it from the session
+    itself, not from the query's clone.
 
-    Others may meanwhile start queries, which do no harm with it: so nobody is made to wait, as `with_settings` would.
+    Queries that others start meanwhile are not harmed by it, so nobody has to wait, unlike with `with_settings`.
     """
     if spark.conf.get(_STOP_TIMEOUT, None) is not None:
         yield
@@ -181,7 +181,7 @@ def with_stop_timeout(spark: SparkSession) -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Sets options of a session for a while, in which nobody else does."""
+    """Sets options of a session in this block; only one thread at a time."""
     with _settings_turn:
         before = {name: spark.conf.get(name, None) for name in wanted}
         for name, value in wanted.items():
@@ -197,7 +197,7 @@ def with_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[No
 
 
 def _share_import_path() -> None:
-    """Local workers find modules where the driver does, also those beside its script."""
+    """Lets local workers find modules where the driver does, including those beside its script."""
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     missing = [str(Path(entry or ".").resolve()) for entry in sys.path if Path(entry or ".").is_dir()]
     paths = dict.fromkeys(path for path in [*known, *missing] if path and "site-packages" not in path)

@@ -1,4 +1,4 @@
-"""Sinks of one's own: a function, or a list in the driver's memory."""
+"""Sinks in the driver: your own function, or a list in memory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Collect", "ForeachBatch"]
 
 
 class ForeachBatch(Sink):
-    """Calls a function with the rows and the number of each micro-batch. It is exactly once if the function is.
+    """Calls a function with the rows and the number of each micro-batch. It is exactly-once if the function is.
 
-    The number alone does not say whose micro-batch it is: a new checkpoint begins with 0 again. A function that must have a
-    third argument is given the `BatchInfo`, with the query's id and the plan.
+    The number alone does not identify a micro-batch: a new checkpoint starts at 0 again. A function with a third required
+    argument gets the `BatchInfo`, with the query's id and the plan.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -44,7 +44,7 @@ def _problems(function: Any) -> Iterator[str]:
         plain = plain.func
     called = plain if inspect.isroutine(plain) else type(plain).__call__
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
-        yield f"{plain!r} is async: nobody would wait for it, and nothing would be written. Give a plain function."
+        yield f"{plain!r} is async: it would never be awaited, and nothing would be written. Give a plain function."
     elif inspect.isgeneratorfunction(called):
         yield f"{plain!r} is a generator: calling it runs nothing. Give a function without yield."
     elif not _takes_rows_and_number(function):
@@ -64,7 +64,7 @@ def _takes_rows_and_number(function: Callable[..., Any]) -> bool:
 
 
 def _required(function: Callable[..., Any]) -> int:
-    """How many arguments a function must have."""
+    """How many arguments a function requires."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -74,7 +74,7 @@ def _required(function: Callable[..., Any]) -> int:
 
 
 class Collect(Sink):
-    """Keeps all rows in memory: for tests and small demonstrations. What it holds does not survive the process."""
+    """Keeps all rows in memory, for tests and small demonstrations. They do not survive the process."""
 
     evaluates_all = True
 
@@ -90,11 +90,11 @@ class Collect(Sink):
         collected = rows.collect()
         batches = self._batches.setdefault(info.query_id, {})
         for later in [batch for batch in batches if batch > info.batch_id]:
-            # The checkpoint was taken back: what comes now takes their place.
+            # The checkpoint was rolled back: what comes now replaces these.
             del batches[later]
         batches[info.batch_id] = collected
 
     @property
     def rows(self) -> list[Any]:
-        """All rows, in order of the micro-batches; those of another query after those of the first."""
+        """All rows in micro-batch order, one query after the other."""
         return [row for batches in self._batches.values() for batch in sorted(batches) for row in batches[batch]]

@@ -2,13 +2,13 @@
 
     path/_holdfast.json     whose micro-batches these are: {"format": 1, "query_id": "…"}
     path/batch_id=<n>/      the rows of a micro-batch
-    path/batch_id=-1/       no rows, only the schema; until there is a micro-batch
+    path/batch_id=-1/       no rows, only the schema, until the first micro-batch
 
 Invariants
-- All rows are of one query: that of `_holdfast.json`, which is written before its first micro-batch. Of two queries that
-  come at the same time, one gets it.
-- There is no micro-batch after the one that was written last: where a checkpoint was taken back, what it had written beyond
-  is in the way, until somebody says that it may go.
+- All rows belong to one query, named by `_holdfast.json`, which is written before its first micro-batch. If two queries
+  come at the same time, only one gets the path.
+- There is no micro-batch after the one written last. After a checkpoint was rolled back, later ones block the sink until
+  the user allows their removal.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ _BATCH = re.compile(rf"{_COLUMN}=(-?\d+)")
 
 
 class Parquet(Sink):
-    """Writes `path/batch_id=<n>/`, replacing what an attempt that failed may have left there. Exactly once.
+    """Writes `path/batch_id=<n>/`, replacing what a failed attempt may have left there. Exactly-once.
 
-    Read it with `spark.read.parquet(path)`; the batch is then a column. A path belongs to one query, that is, to one
-    checkpoint and what is restored from it; another one is refused. `take_over=True`: the path is this job's from now on;
-    micro-batches that are there already, from the one on that it writes next, are removed; if they are of another query,
-    all of them are.
+    Read it with `spark.read.parquet(path)`; `batch_id` is then a column. A path belongs to one query, that is, to one
+    checkpoint and what is restored from it; any other is refused. `take_over=True` gives the path to this job: existing
+    micro-batches are removed from the next one on, or all of them if they belong to another query.
     """
 
     evaluates_all = True
@@ -49,15 +48,15 @@ class Parquet(Sink):
         self.path = str(path)
         self._take_over = take_over
         self._checked: str | None = None
-        """The query whose place has been looked at."""
+        """The query for which the path has been checked."""
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:
         _check_columns(schema)
-        # The same object may serve another job, or one whose checkpoint was taken back.
+        # The same object may serve another job, or one whose checkpoint was rolled back.
         self._checked = None
         files, root = self._place(spark)
         if not _may_be_directory(files, root):
-            raise SinkError(f"{self.path!r} is a file, and rows need a directory.", todo="give another path")
+            raise SinkError(f"{self.path!r} is a file; the sink needs a directory.", todo="give another path")
         owner = _owner(files, root)
         if owner is not None and owner != query_id and not self._take_over:
             raise self._stranger(owner)
@@ -77,12 +76,12 @@ class Parquet(Sink):
             self._checked = info.query_id
 
     def _place(self, spark: SparkSession) -> tuple[Files, str]:
-        """The path as Spark takes it, wherever that is, so that our own file lies beside the rows."""
+        """The path as Spark resolves it, so that our own file lies beside the rows."""
         root = HadoopFiles(spark).qualified(self.path)
         return files_of(spark, root), root
 
     def _claim(self, files: Files, root: str, info: BatchInfo, first: bool) -> None:
-        """Sees to it that the place is this query's, and that nothing is in the way of what comes."""
+        """Makes sure that the path is this query's, and that no later micro-batches are there."""
         owner = _owner(files, root)
         if owner not in (None, info.query_id) and not self._take_over:
             raise self._stranger(str(owner))
@@ -95,9 +94,9 @@ class Parquet(Sink):
             files.write(join(root, _OWNER), content)
 
     def _clear(self, files: Files, root: str, info: BatchInfo, owner: str | None) -> None:
-        """Removes micro-batches that would be there beside those that come, or refuses."""
+        """Removes micro-batches that would be mixed with new ones, or refuses."""
         known, foreign = owner == info.query_id, owner not in (None, info.query_id)
-        # Where it is not known whose they are: a job that goes on has written the one before; a new one begins with 0.
+        # If the owner is unknown: a job that resumes has written the one before; a new one starts at 0.
         begins = not known and info.batch_id == 0
         in_the_way = [n for n in _batches(files, root) if foreign or n > info.batch_id or (begins and n == 0)]
         if in_the_way and not self._take_over:
@@ -106,18 +105,18 @@ class Parquet(Sink):
             files.remove(_directory(root, number))
 
     def _stranger(self, owner: str) -> SinkError:
-        of = f"the query {owner}" if owner else "a query that is not known"
+        of = f"the query {owner}" if owner else "an unknown query"
         return SinkError(
-            f"{self.path!r} has the rows of {of}, and this is another one.",
-            detail="A new checkpoint makes a new query. Its micro-batches have the same numbers, and would replace these.",
-            todo="give another path; or go on with the checkpoint that wrote it; or, if those rows may go, "
+            f"{self.path!r} has the rows of {of}, not of this one.",
+            detail="A new checkpoint makes a new query. Its micro-batches have the same numbers and would replace these.",
+            todo="give another path; or resume with the checkpoint that wrote it; or, if those rows may be deleted, "
             "start once with hf.sinks.Parquet(path, take_over=True)",
         )
 
     def _taken_back(self, later: list[int], info: BatchInfo) -> SinkError:
         return SinkError(
-            f"{self.path!r} has micro-batches up to {max(later)} of this query, and {info.batch_id} is to be written.",
-            detail="The checkpoint was taken back. What comes now would be there beside what was written before.",
+            f"{self.path!r} has micro-batches up to {max(later)} of this query, but {info.batch_id} comes next.",
+            detail="The checkpoint was rolled back. New rows would be mixed with those written before.",
             todo=f"start once with hf.sinks.Parquet(path, take_over=True), which removes those from {min(later)} on; or "
             "give another path",
             context={"query": info.query_id, "micro_batch": info.batch_id},
@@ -138,7 +137,7 @@ def _directory(root: str, number: int) -> str:
 def _check_columns(schema: StructType) -> None:
     taken = [name for name in schema.names if name.lower() == _COLUMN]
     if taken:
-        problem = f"The rows have a column {taken[0]!r}, which is what the sink calls its directories; rename it."
+        problem = f"The rows have a column {taken[0]!r}, a name that the sink needs for its directories; rename it."
         raise InvalidStep("sink", [problem])
 
 
@@ -150,8 +149,8 @@ def _owner(files: Files, root: str) -> str | None:
         return str(json.loads(content)["query_id"])
     except (ValueError, KeyError, TypeError):
         raise SinkError(
-            f"{join(root, _OWNER)!r} is damaged: it does not say whose rows these are.",
-            todo="remove it, if the rows are this job's; the next micro-batch then writes it anew",
+            f"{join(root, _OWNER)!r} is damaged: it does not name the query that owns the rows.",
+            todo="remove it if the rows are this job's; the next micro-batch writes a new one",
         ) from None
 
 
@@ -161,6 +160,6 @@ def _may_be_directory(files: Files, root: str) -> bool:
 
 
 def _batches(files: Files, root: str) -> list[int]:
-    """The numbers of the micro-batches that are there."""
+    """The numbers of the existing micro-batches."""
     names = [_BATCH.fullmatch(entry.name) for entry in files.entries(root) or ()]
     return sorted(number for number in (int(found[1]) for found in names if found is not None) if number >= 0)

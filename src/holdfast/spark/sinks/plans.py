@@ -1,4 +1,4 @@
-"""What tells micro-batches apart: the id of their query, and their plans, which Spark writes before it begins."""
+"""What identifies a micro-batch: the id of its query, and its plan, which Spark writes before it runs."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ __all__ = ["plan_of", "stored_query_id"]
 
 
 def stored_query_id(spark: SparkSession | None, checkpoint: str) -> str | None:
-    """The id of the query of a checkpoint; None as long as there is none."""
+    """The id of a checkpoint's query; None if it has not started yet."""
     content = read_file(spark, join(checkpoint, "metadata"))
     try:
         return None if content is None else str(json.loads(content)["id"])
     except (ValueError, KeyError, TypeError):
-        # Spark itself refuses to start on what is no metadata.
+        # Spark itself refuses to start on damaged metadata.
         return None
 
 
 def plan_of(spark: SparkSession | None, checkpoint: str, batch_id: int) -> str:
-    """A digest of the plan of a micro-batch: when it was planned, and up to where of each source. "" if there is none.
+    """A digest of a micro-batch's plan: when it was planned, and each source's end offset. "" if there is none.
 
-    A replay has the same. Spark's settings, which are in the plan too, are left out: a tool may alter them.
+    A replay has the same digest. Spark's settings, which the plan also holds, are left out: a tool may alter them.
     """
     content = read_file(spark, join(checkpoint, "offsets", str(batch_id)))
     return "" if content is None else plan_digest(content)
 
 
 def plan_digest(content: bytes) -> str:
-    """The digest of the content of a file of Spark's offset log: a version, a JSON object, and a line for each source."""
+    """The digest of a file of Spark's offset log: a version, a JSON object, and a line for each source."""
     _, _, rest = content.partition(b"\n")
     head, _, sources = rest.partition(b"\n")
     try:

@@ -1,10 +1,10 @@
-"""A table of a SQLite database: for small outputs, such as alerts, on one machine.
+"""A table in a SQLite database: for small outputs, such as alerts, on one machine.
 
-Beside it is a table of what has been written, `holdfast_batches`: of which sink (its table, in lower case, since SQLite does
-not tell names apart by case), query and micro-batch, by which plan, and the first and last rowid of its rows: 0 and -1 if
-there are none, null if the table gives rows numbers of its own.
+A second table, `holdfast_batches`, notes what has been written: the sink (its table in lower case, since SQLite ignores
+case in names), query, micro-batch and plan, and the first and last rowid of its rows: 0 and -1 if there are none, null if
+the table has no rowids.
 
-Invariant: the rows of a micro-batch, and the note that it has been written, are one transaction.
+Invariant: a micro-batch's rows and its note are written in one transaction.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _CREATE_NOTES = (
     " first_row INTEGER, last_row INTEGER, PRIMARY KEY (sink, query_id, batch_id))"
 )
 _ADDED = {"plan": "TEXT", "first_row": "INTEGER", "last_row": "INTEGER"}
-"""Columns that the notes of older versions do not have."""
+"""Columns that older versions' notes lack."""
 _OURS = "lower(sink) = ? AND query_id = ?"
 
 
 class Sqlite(Sink):
-    """Appends rows to a table, which is made if it is not there. Exactly once: a micro-batch that comes again is left out.
+    """Appends rows to a table, which is created if missing. Exactly-once: a micro-batch that comes again is skipped.
 
-    Several queries may write to one table; each has its own micro-batches. `take_over=True`: where the checkpoint was taken
-    back, rows that this query has written from the next micro-batch on are removed, rather than being in the way.
+    Several queries may write to one table; each has its own micro-batches. `take_over=True`: if the checkpoint was rolled
+    back, this query's rows from the next micro-batch on are removed; otherwise they are an error.
     """
 
     evaluates_all = True
@@ -50,7 +50,7 @@ class Sqlite(Sink):
     def __init__(self, path: str | Path, table: str, *, take_over: bool = False) -> None:
         problems = [*_name_problems(table)]
         if str(path) in ("", ":memory:"):
-            problems.append(f"{str(path)!r} is a database that is gone with each connection: give a file.")
+            problems.append(f"{str(path)!r} is a database that is lost with each connection; give a file.")
         if problems:
             raise InvalidStep("sink", problems)
         self.path = str(path)
@@ -74,7 +74,7 @@ class Sqlite(Sink):
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         try:
             with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as database:
-                # From here on nobody else writes: what is read stays true until it is committed.
+                # From here on nobody else can write: what we read stays true until the commit.
                 database.execute("BEGIN IMMEDIATE")
                 with database:
                     yield database
@@ -82,11 +82,11 @@ class Sqlite(Sink):
             raise SinkError(
                 f"{self!r} could not be written: {error}.",
                 detail="The transaction was not committed: the table is as it was.",
-                todo="see that the directory is there and may be written to, and that the file is a SQLite database",
+                todo="check that the directory exists and is writable, and that the file is a SQLite database",
             ) from error
 
     def _prepare(self, database: sqlite3.Connection, schema: pa.Schema) -> None:
-        """Makes both tables, or checks that they are what is wanted."""
+        """Creates both tables, or checks that they fit."""
         database.execute(_CREATE_NOTES)
         present = _columns(database, _NOTES)
         for name, kind in _ADDED.items():
@@ -104,7 +104,7 @@ class Sqlite(Sink):
             )
 
     def _is_written(self, database: sqlite3.Connection, info: BatchInfo) -> bool:
-        """Whether a micro-batch has been written. Where its number has, by another plan, the checkpoint was taken back."""
+        """Whether a micro-batch has been written. If its number was, by another plan, the checkpoint was rolled back."""
         ours = (self.table.lower(), info.query_id)
         query = f"SELECT batch_id, plan, first_row, last_row FROM {_NOTES} WHERE {_OURS} AND batch_id >= ? ORDER BY batch_id"
         noted = database.execute(query, (*ours, info.batch_id)).fetchall()
@@ -122,7 +122,7 @@ class Sqlite(Sink):
         spans = [(first, last) for _, _, first, last in noted]
         if (None, None) in spans:
             raise SinkError(
-                f"It is not known which rows of {self!r} are of the micro-batches from {info.batch_id} on.",
+                f"{self!r} does not say which rows belong to the micro-batches from {info.batch_id} on.",
                 todo=f"remove those rows, and their notes in the table {_NOTES}, by hand",
                 context={"query": info.query_id},
             )
@@ -134,7 +134,7 @@ class Sqlite(Sink):
     def _check_not_shared(
         self, database: sqlite3.Connection, first: int, last: int, ours: tuple[str, str], info: BatchInfo
     ) -> None:
-        """Where rows were removed by hand, SQLite gives their numbers again: they may be another query's by now."""
+        """SQLite reuses the numbers of rows removed by hand: they may be another query's by now."""
         query = (
             f"SELECT count(*) FROM {_NOTES} WHERE lower(sink) = ? AND first_row <= ? AND last_row >= ?"
             " AND NOT (query_id = ? AND batch_id >= ?)"
@@ -142,14 +142,14 @@ class Sqlite(Sink):
         [others] = database.execute(query, (ours[0], last, first, ours[1], info.batch_id)).fetchone()
         if others:
             raise SinkError(
-                f"It is not known which rows of {self!r} are of the micro-batches from {info.batch_id} on: rows were "
-                "removed by hand, and their numbers are those of others now.",
+                f"{self!r} does not say which rows belong to the micro-batches from {info.batch_id} on: rows were "
+                "removed by hand, and others have their numbers now.",
                 todo=f"remove the rows, and their notes in the table {_NOTES}, by hand",
                 context={"query": info.query_id},
             )
 
     def _insert(self, database: sqlite3.Connection, table: pa.Table) -> tuple[int | None, int | None]:
-        """Adds rows, and gives the first and last rowid of them."""
+        """Adds rows; returns their first and last rowid."""
         if not table.num_rows:
             return 0, -1
         before = _last_row(database, self.table)
@@ -162,8 +162,8 @@ class Sqlite(Sink):
 
     def _taken_back(self, number: int, info: BatchInfo) -> SinkError:
         return SinkError(
-            f"{self!r} has micro-batches up to {number} of this query, and another {info.batch_id} is to be written.",
-            detail="The checkpoint was taken back. What comes now would be there beside what was written before.",
+            f"{self!r} has micro-batches up to {number} of this query, but another {info.batch_id} comes next.",
+            detail="The checkpoint was rolled back. New rows would be mixed with those written before.",
             todo="start once with hf.sinks.Sqlite(path, table, take_over=True), which removes the rows from "
             f"{info.batch_id} on; or give another table",
             context={"query": info.query_id, "micro_batch": info.batch_id},
@@ -179,19 +179,19 @@ class Sqlite(Sink):
 
 def _name_problems(table: Any) -> list[str]:
     if not isinstance(table, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", table):
-        return [f"{table!r} is no name for a table: use letters, digits and underscores."]
+        return [f"{table!r} is not a valid table name; use letters, digits and underscores."]
     if table.lower() == _NOTES or table.lower().startswith("sqlite_"):
-        return [f"The table {table!r} is not for rows: {'the sink' if table.lower() == _NOTES else 'SQLite'} has it itself."]
+        return [f"The table {table!r} is reserved: {'the sink' if table.lower() == _NOTES else 'SQLite'} uses it itself."]
     return []
 
 
 def _columns(database: sqlite3.Connection, table: str) -> list[str]:
-    """The columns of a table; none if there is no such table."""
+    """The columns of a table; none if it does not exist."""
     return [name for _, name, *_ in database.execute(f"PRAGMA table_info({_quoted(table)})")]
 
 
 def _last_row(database: sqlite3.Connection, table: str) -> int | None:
-    """The largest rowid; None if the table has none."""
+    """The largest rowid; None if the table has no rowids."""
     try:
         [[last]] = database.execute(f"SELECT coalesce(max(rowid), 0) FROM {_quoted(table)}").fetchall()
     except sqlite3.OperationalError:

@@ -1,9 +1,9 @@
-"""Values of Spark as what SQLite can hold, with nothing lost: by the type of the column, whatever the clock of this machine.
+"""Spark's values in SQLite, without loss: by the column's type, independent of this machine's time zone.
 
 | column | in SQLite |
 |---|---|
 | whole numbers, booleans | INTEGER |
-| float, double | REAL; what is not a number, which SQLite would make NULL, is the text NaN |
+| float, double | REAL; NaN, which SQLite would make NULL, is the text NaN |
 | binary | BLOB |
 | string | TEXT |
 | decimal | TEXT with all its digits: 1.50 |
@@ -32,7 +32,7 @@ _UTC = timezone.utc
 
 
 def column_kind(kind: pa.DataType) -> str:
-    """The type of SQLite's column for one of Arrow's."""
+    """SQLite's column type for a type of Arrow's."""
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return "INTEGER"
     if pa.types.is_floating(kind):
@@ -41,7 +41,7 @@ def column_kind(kind: pa.DataType) -> str:
 
 
 def sqlite_columns(table: pa.Table) -> list[list[Any]]:
-    """The columns of a table as what SQLite takes."""
+    """The columns of a table as values for SQLite."""
     return [_column(column) for column in table.columns]
 
 
@@ -77,7 +77,7 @@ def _number(value: float) -> float | str:
 
 
 def _json_value(kind: pa.DataType) -> Callable[[Any], Any]:
-    """What makes JSON of the values of a type."""
+    """Turns values of a type into JSON."""
     if pa.types.is_struct(kind):
         fields = [(kind.field(place).name, _nullable(kind.field(place).type)) for place in range(kind.num_fields)]
         return lambda value: {name: convert(value[name]) for name, convert in fields}

@@ -1,4 +1,4 @@
-"""Assign: which key group a key belongs to, and the time of a row. Part of the stored format, since state is found by it."""
+"""Assign: the key group of a key, and the time of a row. Part of the stored format, since state is found by it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["event_micros", "key_column", "key_group", "key_label", "quoted"]
 
 
 def key_column(name: str, data_type: DataType) -> Any:
-    """The column of a key, with one form for what is one key."""
+    """A key column, normalised so that equal keys have one form."""
     column = F.col(quoted(name))
     if isinstance(data_type, (FloatType, DoubleType)):
         # 0.0 and -0.0 are one key.
@@ -23,9 +23,9 @@ def key_column(name: str, data_type: DataType) -> Any:
 
 
 def event_micros(name: str, data_type: DataType) -> Any:
-    """The event time in a column, in microseconds. One without a time zone is what a clock in UTC shows.
+    """The event time in a column, in microseconds. One without a time zone is read as UTC.
 
-    Spark would take it for the time in the session's zone, and an output of it would come back as another one.
+    Spark would read it in the session's zone, and an output of it would come back as a different time.
     """
     column = F.col(quoted(name))
     if not isinstance(data_type, TimestampNTZType):
@@ -35,16 +35,16 @@ def event_micros(name: str, data_type: DataType) -> Any:
 
 
 def key_group(columns: Sequence[Any], key_groups: int) -> Any:
-    """The number of the key group of a key that has these columns."""
+    """The key group number of a key with these columns."""
     return F.pmod(F.xxhash64(*columns), F.lit(key_groups)).cast("int")
 
 
 def key_label(columns: Sequence[Any], key_groups: int) -> Any:
-    """The label of the key group of a key that has these columns."""
+    """The key group label of a key with these columns."""
     numbers = F.array(*(F.lit(label) for label in labels(key_groups)))
     return F.element_at(numbers, key_group(columns, key_groups) + 1)
 
 
 def quoted(name: str) -> str:
-    """The name as Spark takes it, whatever characters it has."""
+    """The name quoted for Spark, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"

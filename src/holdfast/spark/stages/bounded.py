@@ -1,4 +1,4 @@
-"""A step over bounded input: each key group once, from nothing, and at its end everything is due."""
+"""A step over bounded input: each key group runs once, without earlier state, and at its end everything is due."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACKED = ("source", "part", "payload")
 
 
 def bounded_run(plan: StepPlan, metrics: Any) -> Callable[[pa.Table], pa.Table]:
-    """A function for `applyInArrow`: takes the packed rows of a key group, gives its packed outputs."""
+    """A function for `applyInArrow`: takes the packed rows of a key group, returns its packed outputs."""
 
     def run(table: pa.Table) -> pa.Table:
         with carried(), collection_paused():

@@ -1,4 +1,4 @@
-"""The clock of processing time that a step sees, and the scope of what a worker may keep."""
+"""The processing-time clock that a step sees, and the scope of what a worker may keep."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["BatchClock", "Clock", "spark_now_micros"]
 
 
 class Clock(Protocol):
-    """What the time is in a micro-batch. It travels with the plan, so that a test can bring a clock of its own."""
+    """The time in a micro-batch. It travels with the plan, so that a test can bring its own clock."""
 
     def scope(self) -> str:
-        """Changes when the worker is to forget everything."""
+        """Changes when the worker should forget everything."""
 
     def now_micros(self, times: Any, batch_time: int | None) -> int:
         """The time of the micro-batch: `times` are Spark's, `batch_time` what came with the rows, if anything did."""
@@ -21,11 +21,11 @@ class Clock(Protocol):
         """Whether the input has ended: then everything is due."""
 
     def wake_millis(self, due: int, soon: int) -> int:
-        """At which time of Spark's own clock to look again, if something is due at a time of this one."""
+        """When to wake up by Spark's own clock, if something is due at a time of this one."""
 
 
 class BatchClock:
-    """The micro-batch's own time, which a replay sees again."""
+    """The micro-batch's own time, which is the same in a replay."""
 
     def scope(self) -> str:
         return ""
@@ -41,6 +41,6 @@ class BatchClock:
 
 
 def spark_now_micros(times: Any) -> int:
-    """The time of the micro-batch by Spark, in microseconds. Without a time mode Spark gives none."""
+    """Spark's time of the micro-batch, in microseconds. Without a time mode Spark gives none."""
     milliseconds: int = times.getCurrentProcessingTimeInMs()
     return milliseconds * 1000 if milliseconds >= 0 else time.time_ns() // 1000

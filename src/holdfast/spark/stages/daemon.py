@@ -1,11 +1,10 @@
 """The daemon from which Spark forks its Python workers, with everything imported beforehand.
 
-Spark's own daemon lets each worker import pyspark from a zip archive, which is compiled again every time, and Arrow
-besides. Here it is done once, from the installed packages if pyspark is one of them. `hf.session()` uses it
-(`spark.python.daemon.module`). A cluster that does not use it loses some seconds of the first micro-batch, and 20 to 30 ms
-of every task: Spark's workers collect garbage after each task, which takes that long with these modules loaded. What is
-loaded before the fork is frozen, and never searched. So pandas must be loaded here too: Arrow imports it when it makes a
-batch of lists.
+With Spark's own daemon, each worker imports pyspark from a zip archive, which is compiled every time, and Arrow as well.
+Here this is done once, from the installed packages if pyspark is one of them. `hf.session()` uses this daemon
+(`spark.python.daemon.module`). A cluster without it loses a few seconds in the first micro-batch, and 20 to 30 ms in every
+task: Spark's workers collect garbage after each task, which takes that long with these modules loaded. Objects loaded before
+the fork are frozen, and never searched. So pandas must be loaded here too: Arrow imports it when it makes a batch of lists.
 """
 
 import gc
@@ -29,7 +28,7 @@ import holdfast.spark.stages.unpack  # noqa: E402, F401
 
 
 def _quietly(worker: Any) -> Any:
-    """A worker that ends without a word when the JVM has closed its socket, as it does when a query is stopped."""
+    """A worker that exits silently when the JVM has closed its socket, as it does when a query is stopped."""
 
     def run(*arguments: Any) -> Any:
         try:

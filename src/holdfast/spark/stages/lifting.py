@@ -1,14 +1,14 @@
 """Combiner lifting: elements of a key and window are combined before the shuffle, in the task that read them.
 
-What crosses the network is one row for each key, window and task, so a key that holds most of the input costs no more than
-another. Ready combiners of plain numbers are computed by Arrow; any other CombineFn runs in Python, its accumulators
-travel encoded. The columns of a lifted chunk:
+Only one row for each key, window and task crosses the network, so a key with most of the input costs no more than any other.
+Ready combiners of plain numbers are computed by Arrow; any other CombineFn runs in Python, and its accumulators travel
+encoded. The columns of a lifted chunk:
 
     group, start[, end], elements, k0 …, then for the i-th result `i.count`, `i.sum`, `i.total` and `i.mean`, `i.extreme` or
     `i.coded`; none if the number of elements is the result
 
-Lifting never changes a result, but for two things that depend on the order of arrival anyway: how sums of floats are
-rounded, and the smallest and largest of floats with NaN among them.
+Lifting never changes a result, except for two things that depend on the order of arrival anyway: the rounding of sums of
+floats, and the minimum and maximum of floats with NaN among them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WINDOW_FNS = (GlobalWindows, FixedWindows, SlidingWindows, Sessions)
 
 
 def can_lift(window_fn: WindowFn, key_types: list[pa.DataType]) -> bool:
-    """Whether elements can be put into windows, and told apart by their keys, without calling Python for each."""
+    """Whether windows and keys of elements can be found without calling Python for each."""
     flat = not any(pa.types.is_nested(kind) or pa.types.is_null(kind) for kind in key_types)
     return flat and type(window_fn) in _WINDOW_FNS
 
@@ -60,7 +60,7 @@ class _Groups:
 
 
 class Lifting:
-    """Combines the rows of chunks. One for a step and worker."""
+    """Combines the rows of chunks. One per step and worker."""
 
     def __init__(self, transform: CombinePerKey, window_fn: WindowFn, reader: ElementReader, step: str) -> None:
         columns, _ = transform.columns()
@@ -73,7 +73,7 @@ class Lifting:
                 column.combine_fn.setup()
 
     def lift(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
-        """What becomes of a chunk with the columns group, [time,] k0 …, v0 …"""
+        """Combines a chunk with the columns group, [time,] k0 …, v0 …"""
         table = pa.Table.from_batches([chunk])
         lowered = [self._lowered(column, table) for column in self._columns]
         wanted = list(dict.fromkeys(pair for pairs in lowered if pairs is not None for pair in pairs))
@@ -139,7 +139,7 @@ class Lifting:
         )
 
     def _sessions(self, table: pa.Table, wanted: list[tuple[str, str]], *, needs_rows: bool) -> _Groups:
-        """Elements of a key that are less than the gap apart are in one session, whatever comes from elsewhere."""
+        """Elements of a key less than the gap apart are in one session, whatever other tasks have."""
         assert isinstance(self._window_fn, Sessions)
         gap = self._window_fn.gap_size.micros
         keys = [name for name in table.column_names if name.startswith("k")]
@@ -150,7 +150,7 @@ class Lifting:
         begins[1:] = np.diff(times) >= gap
         for name in keys:
             column = table.column(name).combine_chunks()
-            # Two nulls count as different here, which only makes more partial sessions.
+            # Two nulls count as different here, which only gives more partial sessions.
             differs = pc.not_equal(column.slice(1), column.slice(0, len(column) - 1))
             begins[1:] |= pc.fill_null(differs, True).to_numpy(zero_copy_only=False)
         firsts = np.flatnonzero(begins)
@@ -203,7 +203,7 @@ def _accumulators(fn: CombineFn[Any, Any, Any], column: Column, values: list[Any
 
 
 def _names(column: Column, pairs: list[tuple[str, str]]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """What the columns of a result are called."""
+    """The names of a result's columns."""
     if isinstance(column.combine_fn, Mean):
         return zip(("total", "mean"), pairs, strict=True)
     names = {"sum": "sum", "count": "count", "min": "extreme", "max": "extreme"}
@@ -211,7 +211,7 @@ def _names(column: Column, pairs: list[tuple[str, str]]) -> Iterator[tuple[str, 
 
 
 def _pane(window_fn: WindowFn) -> tuple[int, int]:
-    """The longest spans of time whose elements are all in the same windows: their length, and where one begins."""
+    """The longest spans of time whose elements share all their windows: their length, and where one begins."""
     if isinstance(window_fn, FixedWindows):
         return window_fn.size.micros, window_fn.offset.micros
     assert isinstance(window_fn, SlidingWindows)
@@ -251,7 +251,7 @@ def _array(column: Any) -> pa.Array:
 
 
 class LiftedReader:
-    """Reads lifted rows in the key group that they were sent to."""
+    """Reads lifted rows in their key group."""
 
     def __init__(self, reader: ElementReader, *, merging: bool) -> None:
         self._reader = reader
@@ -259,7 +259,7 @@ class LiftedReader:
 
     @property
     def elements(self) -> ElementReader:
-        """What reads the elements themselves, before they were lifted."""
+        """Reads the elements themselves, as before lifting."""
         return self._reader
 
     def intake(self, runner: Runner[I], batches: list[pa.RecordBatch], columns: tuple[Column, ...], now: int) -> I:

@@ -1,6 +1,6 @@
-"""Metrics of a step, from the workers to the driver by a Spark accumulator.
+"""Metrics of a step, sent from the workers to the driver by a Spark accumulator.
 
-Spark adds what a task counted once, when it succeeded. A micro-batch that is run again after a failure is counted again.
+Spark adds a task's counts once, when it succeeds. A micro-batch that is repeated after a failure is counted again.
 """
 
 from __future__ import annotations

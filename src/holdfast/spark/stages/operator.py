@@ -1,8 +1,8 @@
-"""What Spark's stateful operator is given: as little as possible, until there is work.
+"""What Spark's stateful operator gets: as little as possible, until there is work.
 
-At each start of a query Spark runs a process of its own on the driver, only to ask a processor which state it has. That
-process must come up within ten seconds, however busy the machine is, and the first micro-batch waits for it. So what it
-unpickles travels by value and imports nothing of Holdfast; the processor itself is inside, as bytes.
+At each start of a query Spark runs a separate process on the driver, only to ask a processor which state it has. That
+process must start within ten seconds, however busy the machine is, and the first micro-batch waits for it. So what it
+unpickles is pickled by value and imports nothing of Holdfast; the processor itself is inside, as bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Operator", "by_value"]
 class Operator(StatefulProcessor):
     """Declares the one state variable, and hands everything else to the processor.
 
-    Each variable costs the JVM some tens of milliseconds in every task. Nothing in here may name a module of Holdfast.
+    Each variable costs the JVM tens of milliseconds in every task. Nothing in here may name a module of Holdfast.
     """
 
     def __init__(self, pickled: bytes, key: Any, value: Any) -> None:
@@ -36,7 +36,7 @@ class Operator(StatefulProcessor):
 
     def _opened(self) -> Any:
         if self._processor is None:
-            # The package is named here, and not above: only a worker that has work needs it.
+            # Imported here, not above: only a worker that has work needs it.
             from pyspark import cloudpickle
 
             self._processor = cloudpickle.loads(self._pickled)
@@ -53,12 +53,12 @@ class Operator(StatefulProcessor):
         return self._opened().handle_rows(key, (), timerValues)
 
     def close(self) -> None:
-        """Nothing to release: what a worker keeps, it keeps for the next task."""
+        """Nothing to release: a worker keeps everything for the next task."""
 
 
 @contextlib.contextmanager
 def by_value() -> Iterator[None]:
-    """Around the call that gives Spark an operator, which pickles it."""
+    """Wraps the call that hands Spark an operator, which pickles it."""
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:

@@ -1,12 +1,12 @@
-"""The pack stage: splits each task's rows by key group, so that the shuffle moves a few large rows instead of many small.
+"""The pack stage: splits each task's rows by key group, so that the shuffle moves few large rows instead of many small ones.
 
-It runs before the shuffle, on Arrow data, with NumPy and without a Python loop over rows. Rows of a group keep their
-order. What comes out is for each group and chunk one row, or several if there is much of it:
+It runs before the shuffle, on Arrow data, with NumPy and without a Python loop over rows. Rows of a key group keep their
+order. The output is one row for each key group and chunk, or several if it is large:
 
     label INT, source INT, part INT, payload BINARY
 
 `source` is the number of the task, `part` counts its rows, so that the step can process them in an order that does not
-depend on which task was quicker: a replay sees the same order.
+depend on which task was faster: a replay sees the same order.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _CHUNK_BYTES = 32 * 1024 * 1024
 def pack_function(
     key_groups: int, name: str, lift: Callable[[], Callable[[pa.RecordBatch], pa.RecordBatch]] | None = None
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow`: its input has the key group in the first column, and the rest is packed. `lift` gives
-    what chunks go through before, if anything; it is called in the worker.
+    """A function for `mapInArrow`: its input has the key group in the first column, and the rest is packed. `lift`, called
+    in the worker, gives a function to apply to chunks first, if any.
 
-    The first task of a micro-batch also sends a beacon: an empty row for the key group with the label 0, which there is
-    whatever the number of key groups. So that group is opened whenever there is input, and a manifest that does not
-    agree is found out before anything is committed.
+    The first task of a micro-batch also sends a beacon: an empty row for the key group with the label 0, which always
+    exists. So that key group is opened whenever there is input, and a manifest that does not match is noticed before
+    anything is committed.
     """
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -75,7 +75,7 @@ def _payloads(chunk: pa.RecordBatch, group_labels: tuple[int, ...]) -> list[tupl
 
 
 def packed_rows(rows: Sequence[tuple[int, bytes | None]], source: int, part: int) -> pa.RecordBatch:
-    """Packed rows of these labels and payloads; their parts are numbered from `part`."""
+    """Packed rows with these labels and payloads; their parts are numbered from `part`."""
     row_labels, payloads = zip(*rows, strict=True)
     return pa.record_batch([row_labels, [source] * len(rows), range(part, part + len(rows)), payloads], schema=_ARROW)
 

@@ -25,13 +25,13 @@ _TIME = pa.timestamp("us", tz="UTC")
 
 @dataclass(frozen=True)
 class PaneLayout:
-    """Which columns a row of results has."""
+    """The columns of a row of results."""
 
     keys: int
-    """How many of the first columns are the key's."""
+    """How many of the first columns belong to the key."""
     windowed: bool
     single: bool
-    """Whether one result fills all the value columns, rather than each of several its own."""
+    """Whether one result fills all value columns, rather than each result its own."""
     panes: bool
 
 
@@ -45,7 +45,7 @@ class PaneWriter:
         fields = [schema.field(index) for index in self._plain]
         self._values = OutputWriter(pa.schema(fields), step, tag)
         self._spread = OutputWriter(pa.schema(fields[layout.keys :]), step, tag)
-        """Of one result over several columns: a tuple, a dict by their names, or an object with such attributes."""
+        """Reads one result over several columns: a tuple, a dict by name, or an object with such attributes."""
 
     @property
     def _window_at(self) -> int:
@@ -74,7 +74,7 @@ class PaneWriter:
         results: list[list[Any]],
         panes: list[list[PaneInfo]],
     ) -> pa.RecordBatch:
-        """`counts`: of how many rows each of the windows is the window."""
+        """`counts`: the number of rows of each window."""
         key_columns = [list(keys)] if self._layout.keys == 1 else _columns(keys)
         if self._layout.single and len(self._plain) - self._layout.keys > 1:
             results = _columns([self._spread.row(result) for result in results[0]])

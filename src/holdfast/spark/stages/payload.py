@@ -1,7 +1,7 @@
 """Payloads: Arrow record batches as bytes, the form in which elements and outputs cross the shuffle and the operator.
 
-A payload is of bounded size, as long as single rows are: Spark gathers rows into Arrow batches by their number alone (see
-`session`), and rows that hold payloads go through it too.
+A payload has a bounded size if single rows have: Spark gathers rows into Arrow batches by their number alone (see
+`session`), including rows that hold payloads.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pyarrow import ipc
 __all__ = ["PAYLOAD_BYTES_MAX", "from_payload", "to_payloads"]
 
 PAYLOAD_BYTES_MAX = 128 * 1024
-"""About how large a payload gets; one row alone may be larger."""
+"""About how large a payload gets; a single row may be larger."""
 
 # Shuffled blocks are compressed by Spark itself.
 _OPTIONS = ipc.IpcWriteOptions(compression=None)
 
 
 def to_payloads(batch: pa.RecordBatch) -> list[bytes]:
-    """The rows of a batch as payloads, in order; none of an empty one."""
+    """The rows of a batch as payloads, in order; none for an empty one."""
     pieces = max(1, -(-batch.nbytes // PAYLOAD_BYTES_MAX))
     rows = max(1, -(-batch.num_rows // pieces))
     return [_to_payload(batch.slice(start, rows)) for start in range(0, batch.num_rows, rows)]

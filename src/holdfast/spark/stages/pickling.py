@@ -1,4 +1,4 @@
-"""What travels to the workers as bytes: by cloudpickle, and if that fails, with an error that says what is in the way."""
+"""What is sent to the workers as bytes, by cloudpickle; if that fails, the error names the culprit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["pickled", "pickled_step"]
 
 
 def pickled_step(fn: Any, options: StepOptions, content: Any = None) -> bytes:
-    """The bytes of a step: of its function, or of what an aggregation computes, with its options; or of other content that
-    is made of these."""
+    """The bytes of a step: its function, or an aggregation's transform, with its options; or other content made from
+    these."""
     whole = (fn, options) if content is None else content
     return pickled(str(options.name), whole, [*_parts(fn), *_given(options)])
 
 
 def pickled(step: str, content: Any, parts: Iterable[tuple[str, Any]], advice: str = "") -> bytes:
-    """The bytes of the content. `parts` are what may be at fault if there are none, with what they are called; `advice`
-    is what to do then, if that is always the same."""
+    """The bytes of the content. If pickling fails, `parts` are the possible culprits with their names, and `advice` is what
+    to do, if that is always the same."""
     try:
         data: bytes = cloudpickle.dumps(content)  # type: ignore[no-untyped-call]
     except Exception as error:
@@ -35,7 +35,7 @@ def pickled(step: str, content: Any, parts: Iterable[tuple[str, Any]], advice: s
 
 
 def _parts(fn: Any) -> list[tuple[str, Any]]:
-    """A function under its own name, those of an aggregation under theirs."""
+    """A function under its own name; an aggregation's functions under theirs."""
     combined = getattr(fn, "fn", None)
     if isinstance(fn, DoFn):
         return [(type(fn).__name__, fn)]
@@ -48,7 +48,7 @@ def _called(part: Any) -> str:
 
 
 def _given(options: StepOptions) -> list[tuple[str, Any]]:
-    """The options; what is an object of a class goes under the name of that."""
+    """The options; an instance is listed under the name of its class."""
     named = {"windowing", "trigger"}
     given = [(field.name, getattr(options, field.name)) for field in dataclasses.fields(options)]
     return [(_called(value) if name in named else name, value) for name, value in given if value is not None]

@@ -1,4 +1,4 @@
-"""The plan of a step: what travels from the driver to the workers, and what a worker makes of it."""
+"""The plan of a step: what the driver sends to the workers, and what a worker makes of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DIVERTED = (LATE_TAG, OVER_LIMIT_TAG, DEAD_LETTER_TAG)
 
 @dataclass(frozen=True)
 class StepPlan:
-    """Everything a worker needs, with the user's function as bytes: they are decoded once in a worker, not per task."""
+    """Everything a worker needs, with the user's function as bytes, which are decoded once per worker, not per task."""
 
     name: str
     pickled: bytes
@@ -59,21 +59,21 @@ class StepPlan:
     memory_budget_bytes: int
     backend: str = "heap"
     factory: bytes | None = None
-    """Of a backend of the user's own: what makes it, by cloudpickle."""
+    """The factory of a user's own backend, by cloudpickle."""
     evolution: Evolution = field(default_factory=Evolution)
     parallel_over: str = "key"
     side_inputs: dict[str, Any] = field(default_factory=dict)
-    """What side inputs are sent as, by the name of the parameter; `*n` for those that go to `*args`."""
+    """The side inputs as sent, by the name of the parameter; `*n` for those that go to `*args`."""
     panes: PaneLayout | None = None
-    """Of an aggregation: what its rows look like."""
+    """For an aggregation: what its rows look like."""
     clock: Clock = field(default_factory=BatchClock)
     writer: Callable[[pa.Schema, str, str], OutputWriter] = OutputWriter
     origins: bool = False
-    """Whether outputs leave as they are, with their times and windows, as a test looks at them."""
+    """Whether outputs leave unchanged, with their times and windows, for tests."""
 
     @cached_property
     def digest(self) -> str:
-        """Tells plans apart in a worker: whatever differs, what the worker made of another plan cannot be used."""
+        """Identifies a plan in a worker: whatever differs, nothing made from another plan can be reused."""
         parts = (
             self.pickled,
             self.factory,
@@ -89,7 +89,7 @@ class StepPlan:
 
     @staticmethod
     def pickle_step(fn: Any, options: StepOptions) -> bytes:
-        """The bytes of a function with its options. Modules of the user's own travel with it."""
+        """The bytes of a function with its options. The user's own modules travel with it."""
         combined = getattr(fn, "fn", None)
         given = list(combined.values()) if isinstance(combined, Mapping) else [combined]
         with by_value([type(fn), type(options.windowing), *map(type, given)], given, getattr(fn, "code_modules", ())):
@@ -97,7 +97,7 @@ class StepPlan:
 
     @staticmethod
     def pickle_backend(step: str, backend: Backend) -> bytes | None:
-        """The bytes of the factory of a backend of the user's own."""
+        """The bytes of the factory of a user's own backend."""
         if isinstance(backend, str):
             return None
         with by_value([backend if isinstance(backend, type) else type(backend)]):
@@ -121,7 +121,7 @@ class StepPlan:
 
 @contextlib.contextmanager
 def by_value(classes: Sequence[type[Any]], functions: Sequence[Any] = (), more: Iterable[str] = ()) -> Iterator[None]:
-    """Workers may not have the files beside the driver's script, but they have what is installed."""
+    """Pickles the user's modules by value: workers may lack files beside the driver's script, but have installed ones."""
     own = {cls.__module__ for base in classes for cls in base.__mro__}
     own |= set(more) | {str(getattr(function, "__module__", None)) for function in functions}
     modules = [sys.modules[name] for name in sorted(own) if name != "__main__" and _is_users_own(name)]
@@ -147,10 +147,10 @@ class Reader(Protocol):
 
     @property
     def elements(self) -> ElementReader:
-        """What reads the elements themselves."""
+        """Reads the elements themselves."""
 
     def intake(self, runner: Runner[I], batches: list[pa.RecordBatch], columns: tuple[Column, ...], now: int) -> I:
-        """What a runner makes of it; `now` is the time of elements that have none, `columns` are those of an aggregation."""
+        """The runner's intake; `now` is the time of elements that have none, `columns` are those of an aggregation."""
 
 
 class Loaded:
@@ -179,14 +179,14 @@ class Loaded:
         return make_runner(self.step, self.layout, named, extra, origins=self.plan.origins, check=check)
 
     def _check_output(self, item: Any) -> None:
-        """Raises for an output that does not fit its schema, while the call that gave it can still be taken back."""
+        """Raises for an output that does not fit its schema, while its call can still be rolled back."""
         tag, value = tag_and_value(item)
         writer = self._writers.get(tag)
         if isinstance(writer, OutputWriter):
             writer.check(value)
 
     def refresh(self, sent: dict[str, Any]) -> None:
-        """Takes in side inputs that are new since the last task."""
+        """Takes side inputs that are new since the last task."""
         versions = {name: side_input.version() for name, side_input in sent.items()}
         if versions != self._versions:
             self._views = {name: side_input.value() for name, side_input in sent.items()}
@@ -194,7 +194,7 @@ class Loaded:
             self.runner = self._make_runner()
 
     def intake(self, packed: Iterable[tuple[int, int, bytes | None]], default_time: int) -> Any:
-        """What packed rows (source, part, payload) bring, in an order that does not depend on the rows' arrival."""
+        """The input in packed rows (source, part, payload), in an order that does not depend on their arrival."""
         rows = sorted((row for row in packed if row[2] is not None), key=itemgetter(0, 1))
         batches = [batch for _, _, payload in rows for batch in from_payload(payload)]  # type: ignore[arg-type]
         columns = () if self.step.grouping is None else self.step.grouping.columns
@@ -224,7 +224,7 @@ class Loaded:
         return writer.write_blocks(blocks)
 
     def _flat(self, tag: str, value: Any) -> Any:
-        """Elements that were diverted, and dead letters, as rows: the element's own columns, then what went wrong."""
+        """Diverted elements and dead letters as rows: the element's own columns, then what went wrong."""
         reader = self.plan.reader.elements
         if tag in (LATE_TAG, OVER_LIMIT_TAG):
             return reader.flat(*value)
@@ -240,7 +240,7 @@ class Loaded:
 
 
 def _writable(text: str) -> str:
-    """The text of an error, which may quote what no column of texts takes, with that spelled out."""
+    """The text of an error, escaping characters that no string column takes."""
     return text.encode(errors="backslashreplace").decode()
 
 

@@ -1,11 +1,11 @@
-"""The processor: what Spark's stateful operator calls, once for each key group and micro-batch.
+"""The processor: called by Spark's stateful operator once for each key group and micro-batch.
 
 It opens the key group's state, runs one bundle, commits what changed to the state store, and asks to be woken when
 something is next due. All its outputs leave as (tag, payload) rows.
 
 Time. With event time alone the operator runs in EventTime mode, and the wake-up is the earliest event timer or window
-end. As soon as processing time matters it runs in ProcessingTime mode, where Spark wakes by that clock only; then a key
-group that waits for the watermark is woken in every micro-batch. Either way it is one Spark timer a key group.
+end. If processing time matters it runs in ProcessingTime mode, where Spark wakes by that clock only; then a key group that
+waits for the watermark is woken in every micro-batch. Either way there is one Spark timer per key group.
 """
 
 from __future__ import annotations
@@ -52,36 +52,36 @@ Packed = tuple[int, int, bytes | None]
 OUTPUT_SCHEMA = "tag string, payload binary"
 
 _OutputRow = Row("tag", "payload")
-# Beside the log of the backend, whose names begin otherwise.
+# Beside the backend's log, whose names begin differently.
 _BATCH_TIME = "batch_time"
 WAKE = "~wake"
 CLOCK = "~clock"
 WAKE_TIME = struct.Struct(">q")
 _NEVER = GlobalWindow().end.micros
-"""Nothing waits for the end of the global window: a stream does not get there."""
+"""Nothing waits for the end of the global window: a stream never gets there."""
 
 
 class KeyGroupProcessor:
-    """One object a task; what should outlive a task is in the worker. `operator.py` is what Spark knows of it."""
+    """One object per task; what should outlive a task is in the worker. Spark sees it through `operator.py`."""
 
     def __init__(self, plan: StepPlan, metrics: Any) -> None:
         self._plan = plan
         self._metrics = metrics
 
     def open(self, handle: Any, state: Any) -> None:
-        """Is called first, with Spark's handle and the map variable that holds all blobs."""
+        """Called first, with Spark's handle and the map variable that holds all blobs."""
         self._batch_time: int | None = None
         self._handle = handle
         self._blobs = SparkStore(state)
 
     def handle_rows(self, key: Any, rows: Iterable[Row], times: Any) -> Iterator[Row]:
-        """Packed rows for a key group, or none if only its timer has fired."""
+        """Takes packed rows for a key group, or none if only its timer has fired."""
         taken = list(rows)
         self._batch_time = getattr(taken[0], _BATCH_TIME, None) if taken else None
         return self._bundle(int(key[0]), [(row.source, row.part, row.payload) for row in taken], times)
 
     def handle_initial_state(self, initial: Any, times: Any) -> None:
-        """Takes a blob that a new job begins with, and sees to it that the key group is looked at soon."""
+        """Takes a blob of a new job's initial state, and has the key group opened soon."""
         self._blobs.put(initial.name, bytes(initial.blob))
         if initial.name == MANIFEST and (self._plan.uses_event_time or self._plan.uses_processing_time):
             wake_soon(self._handle, self._blobs, times, by_clock=self._plan.uses_processing_time)
@@ -98,8 +98,8 @@ class KeyGroupProcessor:
         query += self._plan.clock.scope()
         loaded = WORKER.step(self._plan, query)
         try:
-            # A copy that was made for another manifest would read a log of other cells: the attempt that adapted it may have
-            # been undone, or the checkpoint taken back to before that.
+            # A copy made for another manifest would read a log of other cells: the attempt that adapted it may have been
+            # undone, or the checkpoint rolled back to before that.
             stored = self._blobs.get(MANIFEST)
             backend = WORKER.group(query, loaded, label, stored)
             if backend is None:
@@ -129,16 +129,16 @@ class KeyGroupProcessor:
         return rows
 
     def _budget(self) -> int:
-        """What the job says, else what the session said when the step was built."""
+        """The job's budget, else the session's at the time the step was built."""
         given = task_property(MEMORY_BUDGET)
         return self._plan.memory_budget_bytes if given is None else int(given)
 
     def _clocks(self, times: Any) -> Clocks:
-        """The clocks of this micro-batch. Spark's watermark is 0 as long as there is none."""
+        """The clocks of this micro-batch. Spark's watermark is 0 until there is one."""
         watermark = times.getCurrentWatermarkInMs() * 1000 or MIN_TIMESTAMP.micros
         late = watermark
         if self._plan.chained:
-            # What another step gave in this micro-batch was on time there, although the watermark may have passed it.
+            # Outputs of another step in this micro-batch were on time there, although the watermark may have passed them.
             seen = self._blobs.get(CLOCK)
             late = MIN_TIMESTAMP.micros if seen is None else stored_time(seen)
             if late != watermark:
@@ -147,7 +147,7 @@ class KeyGroupProcessor:
         return Clocks(late, watermark, clock.now_micros(times, self._batch_time), clock.is_final())
 
     def _wake_up(self, due: Due, times: Any) -> None:
-        """Sees to it that one Spark timer is set for when something is next due, and none if nothing is."""
+        """Sets one Spark timer for when something is next due, or none if nothing is."""
         if not (self._plan.uses_event_time or self._plan.uses_processing_time):
             return
         wanted = self._next_wake(due, times)
@@ -164,9 +164,9 @@ class KeyGroupProcessor:
             self._blobs.put(WAKE, WAKE_TIME.pack(wanted))
 
     def _next_wake(self, due: Due, times: Any) -> int | None:
-        """In milliseconds, rounded up: at a time that Spark's clock can show, everything until then is due.
+        """In milliseconds, rounded up, so that everything is due when Spark's clock shows that time.
 
-        Always in the future. Of what is due by now, all that can be done in this micro-batch is; and Spark removes a timer
+        Always in the future. What is due by now has been done as far as this micro-batch allows; and Spark removes a timer
         after it has fired, so one for the same time, set while it fires, would be lost.
         """
         event = None if due.event is None or due.event >= _NEVER else due.event
@@ -183,7 +183,7 @@ class KeyGroupProcessor:
 def with_batch_time(packed: DataFrame) -> DataFrame:
     """Packed rows with the time of their micro-batch, in microseconds: Spark's operator knows it only in a time mode.
 
-    In a stream, `current_timestamp` is the time that is in the plan of the micro-batch, which a replay sees again.
+    In a stream, `current_timestamp` is the time in the plan of the micro-batch, which is the same in a replay.
     """
     return packed.withColumn(_BATCH_TIME, F.unix_micros(F.current_timestamp()))
 
@@ -191,7 +191,7 @@ def with_batch_time(packed: DataFrame) -> DataFrame:
 def transformed(
     packed: GroupedData, plan: StepPlan, metrics: Any, *, time_mode: str, initial: GroupedData | None = None
 ) -> DataFrame:
-    """The (tag, payload) rows that a step makes of packed rows, grouped by label."""
+    """The (tag, payload) rows that a step makes from packed rows, grouped by label."""
     processor: bytes = cloudpickle.dumps(KeyGroupProcessor(plan, metrics))  # type: ignore[no-untyped-call]
     with by_value():
         return packed.transformWithState(
@@ -204,10 +204,10 @@ def transformed(
 
 
 def stored_time(blob: bytes) -> int:
-    """The time in a blob: when a key group is to be woken, or the watermark that it has seen."""
+    """The time in a blob: when to wake a key group, or the watermark that it has seen."""
     if len(blob) != WAKE_TIME.size:
         raise CorruptState(
-            f"A time that is stored with a key group is damaged: it has {len(blob)} bytes, not {WAKE_TIME.size}.",
+            f"A time stored with a key group is damaged: it has {len(blob)} bytes, not {WAKE_TIME.size}.",
             todo="go back to an earlier micro-batch, or restore a savepoint",
         )
     time: int = WAKE_TIME.unpack(blob)[0]
@@ -215,14 +215,14 @@ def stored_time(blob: bytes) -> int:
 
 
 def wake_soon(handle: Any, blobs: SparkStore, times: Any, *, by_clock: bool) -> None:
-    """Has a key group woken as soon as its clock moves; what it really waits for, it finds out then."""
+    """Has a key group woken as soon as its clock moves; it then finds out what it really waits for."""
     wanted = spark_now_micros(times) // 1000 + 1 if by_clock else times.getCurrentWatermarkInMs() + 1
     handle.registerTimer(wanted)
     blobs.put(WAKE, WAKE_TIME.pack(wanted))
 
 
 def _whereabouts() -> tuple[str, int]:
-    """The query and the micro-batch that this task belongs to."""
+    """The query and micro-batch of this task."""
     context = TaskContext.get()
     if context is None:
         return "", -1

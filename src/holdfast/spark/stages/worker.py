@@ -1,10 +1,10 @@
-"""What a Python worker remembers between tasks: steps that are set up, and the key groups it has worked on.
+"""What a Python worker remembers between tasks: steps that are set up, and the key groups it has processed.
 
 Invariants
-- A key group in here is a guess. Its backend checks it against the store at the start of every bundle.
-- The memory of all key groups together stays within the budget: the least recently used go first, never from the store.
-- Entries are kept apart by query, step and label, so that two queries in one process do not evict each other's work
-  by turns; that they cannot see each other's state is ensured by the backend's tokens alone.
+- A key group in here is only a cached copy. Its backend checks it against the store at the start of every bundle.
+- All key groups together stay within the memory budget: the least recently used are dropped first, never from the store.
+- Entries are separate by query, step and label, so that two queries in one process do not keep replacing each other's
+  copies; that they cannot see each other's state is ensured by the backend's tokens alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FREEZE_RATIO = 1.25
 
 
 def _tear_down(old: Loaded) -> None:
-    """Ends a step that has not been used for long. What it raises must not hurt the one that is about to run."""
+    """Ends a step that has not been used for a while. Its errors must not affect the step about to run."""
     try:
         old.runner.teardown()
     except Exception:
@@ -47,14 +47,14 @@ class Worker:
         self._steps: OrderedDict[Hashable, Loaded] = OrderedDict()
         self._groups: OrderedDict[Hashable, StateBackend] = OrderedDict()
         self._manifests: dict[Hashable, bytes | None] = {}
-        """By which manifest each key group was read."""
+        """The manifest that each key group was read with."""
         self._sizes: dict[Hashable, int] = {}
         self._budgets: OrderedDict[str, int] = OrderedDict()
-        """By query, those that ran last at the end."""
+        """By query, most recently used last."""
         self._frozen = _FREEZE_BYTES_MIN
 
     def step(self, plan: StepPlan, query: str) -> Loaded:
-        """The step of a plan, set up once for a query."""
+        """The step of a plan, set up once per query."""
         name = (query, plan.digest)
         loaded = self._steps.get(name)
         if loaded is None:
@@ -67,7 +67,7 @@ class Worker:
         return loaded
 
     def group(self, query: str, loaded: Loaded, label: int, manifest: bytes | None) -> StateBackend | None:
-        """The backend of a key group, if it was worked on here before, with the manifest that is stored now."""
+        """The backend of a key group, if it was processed here before under the manifest that is stored now."""
         name = (query, loaded.plan.digest, label)
         backend = self._groups.get(name)
         if backend is not None and self._manifests[name] != manifest:
@@ -78,9 +78,9 @@ class Worker:
         return backend
 
     def add_group(self, query: str, loaded: Loaded, place: Place, layout: Layout, manifest: bytes | None) -> StateBackend:
-        """A new backend for a key group, with the layout that its stored state has."""
+        """A new backend for a key group, with the layout of its stored state."""
         label = place.key_group
-        # Groups with equal load would all write their snapshots in the same micro-batch; the label spreads them.
+        # Key groups with equal load would all write their snapshots in the same micro-batch; the label spreads them.
         options = SnapshotOptions(spread=(label * 2654435761 % 2**32) / 2**32)
         backend: StateBackend
         if loaded.factory is not None:
@@ -95,7 +95,7 @@ class Worker:
         return backend
 
     def used(self, query: str, loaded: Loaded, label: int, budget: int) -> None:
-        """Notes the size of a key group after a bundle, and keeps the worker's budget: the largest that a query gave."""
+        """Records the size of a key group after a bundle, and enforces the worker's budget, the largest of any query's."""
         name = (query, loaded.plan.digest, label)
         self._sizes[name] = self._groups[name].memory_bytes
         self._budgets[query] = budget
@@ -110,12 +110,12 @@ class Worker:
             del self._manifests[evicted]
             total -= self._sizes.pop(evicted, 0)
         if total > _FREEZE_RATIO * self._frozen:
-            # Spark's worker collects garbage after every task, and would walk through all of the state each time.
+            # Spark's worker collects garbage after every task, and would traverse all of the state each time.
             gc.freeze()
             self._frozen = total
 
     def forget(self, query: str, loaded: Loaded, label: int) -> None:
-        """Drops a key group whose bundle failed, or that is not what is stored."""
+        """Drops a key group whose bundle failed, or that does not match what is stored."""
         name = (query, loaded.plan.digest, label)
         backend = self._groups.pop(name, None)
         if backend is not None:
@@ -130,7 +130,7 @@ class Worker:
 
 
 def _file_of(query: str, digest: str, label: int) -> Path:
-    """Where the disk backend works: in the directory that Spark has for this application, and removes at its end."""
+    """The disk backend's working file: in Spark's directory for this application, which Spark removes at its end."""
     name = hashlib.blake2b(query.encode(), digest_size=8).hexdigest()
     return Path(SparkFiles.getRootDirectory()) / "holdfast-state" / f"{name}-{digest}" / f"{label}.sqlite"
 

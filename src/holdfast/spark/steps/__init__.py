@@ -1,1 +1,1 @@
-"""Builds a step on the driver: checks everything, then puts the stages together."""
+"""Builds a step on the driver: checks everything, then connects the stages."""

@@ -83,7 +83,7 @@ def build_aggregation(
 def _problems(source: KeyedSource, outputs: Mapping[str, Any]) -> Iterator[str]:
     for tag in outputs:
         if tag not in _DIVERTED:
-            yield f"An aggregation has no output {tag!r}; besides its results there are {', '.join(map(repr, _DIVERTED))}."
+            yield f"An aggregation has no output {tag!r}; besides its results it has {', '.join(map(repr, _DIVERTED))}."
     windows = source.windows
     never = windows.trigger is None and isinstance(windows.windowing or GlobalWindows(), GlobalWindows)
     if source.df.isStreaming and never:
@@ -94,7 +94,7 @@ def _problems(source: KeyedSource, outputs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _field_problems(source: KeyedSource, transform: CombinePerKey | GroupByKey) -> Iterator[str]:
-    """Combiners that name a field which the values do not have."""
+    """Combiners that name a field the values do not have."""
     for column in transform.columns()[0]:
         fn = column.combine_fn
         if not isinstance(fn, FieldCombineFn) or fn.field is None:
@@ -106,7 +106,7 @@ def _field_problems(source: KeyedSource, transform: CombinePerKey | GroupByKey) 
 
 
 def _is_lifted(source: KeyedSource, step: Step) -> bool:
-    """Where elements are wanted themselves, they cannot be combined before it is known which of them are diverted."""
+    """If diverted elements are wanted, nothing can be combined before it is known which those are."""
     grouping = step.grouping
     assert grouping is not None
     key_types = [field.type for field in arrow_schema(source.fields(source.keys))]
@@ -156,7 +156,7 @@ def _ddl(text: str) -> DataType:
 
 
 def _value_schema(source: KeyedSource, step: Step, output: Schema | None) -> StructType:
-    """The value columns: those given, else what follows from the combiners."""
+    """The value columns: those given, else inferred from the combiners."""
     assert step.grouping is not None
     transform, columns = step.grouping.transform, step.grouping.columns
     single = isinstance(transform, GroupByKey) or transform.is_single
@@ -180,7 +180,7 @@ def _inferred(source: KeyedSource, step: Step, column: Column) -> StructField:
     if found is None:
         label = column.combine_fn.default_label()
         raise InvalidStep(
-            step.name, [f"What {label} gives for {column.name!r} is not known: give output='{column.name} ...'."]
+            step.name, [f"The type that {label} gives for {column.name!r} is unknown; give output='{column.name} ...'."]
         )
     return StructField(column.name, found, not isinstance(column.combine_fn, Count))
 

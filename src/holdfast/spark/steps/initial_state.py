@@ -1,8 +1,8 @@
-"""State that a new job begins with, from a DataFrame: `par_do(initial_state=df)`.
+"""State that a new job starts with, from a DataFrame: `par_do(initial_state=df)`.
 
-A row is what one key has: the key's columns, `window` (start, end) if the step has windows, and a column for each cell that
-it has something in. The rows of a key group become the blobs that a job would have left, and Spark puts those into the state
-store with the first micro-batch. What a later start is given is not looked at: by then there is state.
+A row is the state of one key: the key's columns, `window` (start, end) if the step has windows, and a column for each cell
+with a value. The rows of a key group become the blobs that a job would have left, and Spark puts those into the state store
+with the first micro-batch. Later starts ignore it: by then there is state.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _COLLECTIONS = ("bag", "set", "map", "ordered_list")
 
 
 def initial_problems(df: Any, step: Step, keys: StructType, backend: str) -> Iterator[str]:
-    """Why a DataFrame cannot be the state that a step begins with, in sentences."""
+    """Why a DataFrame cannot be a step's initial state, in sentences."""
     if not isinstance(df, DataFrame) or df.isStreaming:
         yield f"initial_state is {type(df).__name__}; give a batch DataFrame."
         return
     if step.grouping is not None:
-        yield "An aggregation cannot begin with state: union what it should begin with into its input."
+        yield "An aggregation takes no initial_state; union it into the input instead."
     if backend not in LOG_BACKENDS:
         known = " and ".join(sorted(LOG_BACKENDS))
-        yield f"initial_state is for the backends {known}; {backend!r} keeps state in its own way."
+        yield f"initial_state is for the backends {known}; {backend!r} has its own format."
     types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
     for field in keys.fields:
         wanted, found = field.dataType.simpleString(), types.get(field.name, "missing")
@@ -60,11 +60,11 @@ def initial_problems(df: Any, step: Step, keys: StructType, backend: str) -> Ite
     for name in types:
         if name not in expected:
             cells = ", ".join(repr(cell.name) for cell in step.cells)
-            yield f"initial_state has a column {name!r}, and the step no such cell: it has {cells}."
+            yield f"initial_state has a column {name!r}, but the step has no such cell: it has {cells}."
 
 
 def initial_blobs(df: DataFrame, plan: StepPlan, keys: StructType, step: Step) -> DataFrame:
-    """The blobs (label, name, blob) of the key groups that the rows make."""
+    """The blobs (label, name, blob) of the key groups made from the rows."""
     names = [field.name for field in keys.fields]
     hashed = [key_column(field.name, field.dataType) for field in keys.fields]
     columns = [F.col(quoted(name)).alias(f"k{i}") for i, name in enumerate(names)]

@@ -1,6 +1,6 @@
-"""The interval join of two keyed streams: their union, with a flag that says of which side a row is, into one step.
+"""The interval join of two keyed streams: one step over their union, with a flag for the side of each row.
 
-Spark's watermark of the union is the smaller one of both sides. The rows travel as flat columns, the other side's null.
+Spark's watermark for the union is the smaller of the two. Rows travel as flat columns; those of the other side are null.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from holdfast.spark.types.schemas import Schema
 
 __all__ = ["FlatJoin", "build_join"]
 
-# No column of a user's is likely to be named so, and Python sees them by place.
+# Names that a user is unlikely to have; Python sees the columns by position.
 _TIME = "~time"
 _IS_LEFT = "~left"
 
 
 class FlatJoin(IntervalJoin):
-    """The join over rows as Spark gives them: whether it is left, the left's values, the right's values.
+    """The join over rows as Spark gives them: a flag for left, the left values, the right values.
 
-    Its outputs are the key's columns, both times, the left's values, the right's values.
+    Its outputs are the key columns, both times, the left values, the right values.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ def _has_struct(data_type: DataType) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Named rows as bare tuples, which is what state takes."""
+    """Named rows as the bare tuples that state takes."""
     if isinstance(value, tuple):
         return tuple(_plain(item) for item in value)
     if isinstance(value, list):
@@ -86,7 +86,7 @@ def build_join(
     outputs: Mapping[str, Schema | None] | None,
     options: StepOptions,
 ) -> DataFrame | Outputs:
-    """The DataFrame of the rows that meet, and of those that were diverted, if asked for."""
+    """The DataFrame of the joined rows, and of diverted elements if asked for."""
     problems = [*_stream_problems(left, right)]
     options = replace(options, name=options.name or "join")
     if not isinstance(right, KeyedSource) or len(left.keys) != len(right.keys):
@@ -105,21 +105,21 @@ def build_join(
 
 
 def _values(stream: KeyedSource) -> list[str]:
-    """The columns that are neither key nor time, which come out anyway."""
+    """The columns besides key and time, which are in the output anyway."""
     return [name for name in stream.values if name not in stream.keys and name != stream.timestamp]
 
 
 def _fields(stream: KeyedSource, names: list[str]) -> list[StructField]:
-    """The columns of a side in the output, its time first."""
+    """One side's columns in the output, its time first."""
     columns = [stream.timestamp or stream.keys[0], *_values(stream)]
     return [StructField(name, stream.df.schema[column].dataType) for name, column in zip(names, columns, strict=True)]
 
 
 def _names(left: KeyedSource, right: KeyedSource, suffixes: Any, problems: list[str]) -> tuple[list[str], list[str]]:
-    """The names of both sides' columns in the output: their own, with a suffix where another column has the same."""
+    """The names of both sides' columns in the output, with a suffix where two are the same."""
     own = [[side.timestamp or "", *_values(side)] for side in (left, right)]
     if not isinstance(suffixes, (tuple, list)) or len(suffixes) != 2 or not all(isinstance(s, str) for s in suffixes):
-        problems.append(f"suffixes is {suffixes!r}; give two texts, such as ('_left', '_right').")
+        problems.append(f"suffixes is {suffixes!r}; give two strings, such as ('_left', '_right').")
         suffixes = ("_left", "_right")
     taken = [set(left.keys) | set(names) for names in reversed(own)]
     renamed = [
@@ -148,26 +148,26 @@ def _side(stream: KeyedSource, is_left: bool, keys: Sequence[str], columns: Sequ
 def _time(stream: KeyedSource) -> Any:
     at = stream.timestamp or ""
     kind = stream.df.schema[at].dataType
-    # A timestamp as it is: Spark knows by the column which watermark it has.
+    # A timestamp column stays untouched: Spark attaches the watermark to the column.
     return F.col(quoted(at)) if isinstance(kind, TimestampType) else F.timestamp_micros(event_micros(at, kind))
 
 
 def _stream_problems(left: KeyedSource, right: Any) -> Iterator[str]:
     if not isinstance(right, KeyedSource):
-        yield f"The other side of the join is {right!r}; say what its rows are: hf.keyed(df, key=..., timestamp=...)."
+        yield f"The other side of the join is {right!r}; declare it with hf.keyed(df, key=..., timestamp=...)."
         return
     if len(left.keys) != len(right.keys):
-        yield f"The left side has {len(left.keys)} key columns, and the right side has {len(right.keys)}; give as many."
+        yield f"The left side has {len(left.keys)} key columns, but the right side has {len(right.keys)}; give equally many."
     for one, other in zip(left.fields(left.keys), right.fields(right.keys), strict=False):
         types = one.dataType.simpleString(), other.dataType.simpleString()
         if types[0] != types[1]:
-            yield f"The keys {one.name!r} and {other.name!r} are of the types {types[0]} and {types[1]}; cast one of them."
+            yield f"The keys {one.name!r} and {other.name!r} have the types {types[0]} and {types[1]}; cast one of them."
     if left.df.isStreaming != right.df.isStreaming:
         yield "One side is a stream and the other is not; give the smaller one as a side input, or use Spark's own join."
     for which, side in (("left", left), ("right", right)):
         if side.timestamp is None:
-            yield f"The {which} side has no timestamp, and the join goes by time: hf.keyed(..., timestamp='...')."
+            yield f"The {which} side has no timestamp, which a join needs: hf.keyed(..., timestamp='...')."
         elif side.df.isStreaming and side.watermark is None and "EventTimeWatermark" not in plan_text(side.df):
-            yield f"The {which} side has no watermark, so its rows would be kept for ever: hf.keyed(..., watermark='...')."
+            yield f"The {which} side has no watermark, so its rows would be kept forever: hf.keyed(..., watermark='...')."
         if side.windows.windowing is not None:
-            yield f"The {which} side is put into windows, and a join goes by within=; leave out window_into."
+            yield f"The {which} side has windows, but a join goes by within=; leave out window_into."

@@ -1,8 +1,8 @@
-"""Lineage: which steps stand above a DataFrame, found in the text of its plan.
+"""Lineage: which steps a DataFrame depends on, found in the text of its plan.
 
 A DataFrame forgets where it came from as soon as it is transformed, but its plan does not: the pack stage of a step is a
-function whose name contains the step's number. The public `explain` only prints the plan, and what is printed can only be
-caught for the whole process; so this module asks the plan itself.
+function whose name contains the step's number. The public `explain` only prints the plan, and printed text can only be
+captured for the whole process; so this module asks the plan itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _plans: dict[int, Any] = {}
 
 
 def register(plan: Any) -> str:
-    """Remembers the plan of a step, and gives the name by which it is found again."""
+    """Remembers the plan of a step; returns the name by which it is found again."""
     number = next(_numbers)
     _plans[number] = plan
     return f"holdfast_step_{number}"
@@ -38,7 +38,7 @@ def steps_above(frame: DataFrame) -> list[Any]:
 
 
 def doubled_steps(frame: DataFrame) -> list[Any]:
-    """The plans of the steps that are in the plan of a DataFrame more than once, each of which would run as often."""
+    """The plans of steps that appear more than once in a DataFrame's plan, and would run that often."""
     numbers = [int(number) for number in _MARK.findall(plan_text(frame))]
     return [_plans[number] for number in dict.fromkeys(numbers) if numbers.count(number) > 1 and number in _plans]
 

@@ -1,4 +1,4 @@
-"""`map_with_state` on Spark: rows are the key's columns, then those that the function gives."""
+"""`map_with_state` on Spark: rows are the key's columns, then the function's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["SpreadMap", "spread_map"]
 
 
 class SpreadMap(MapWithState):
-    """Gives rows as Spark wants them: the key's columns, then the values of the function's row."""
+    """Gives rows for Spark: the key's columns, then the values of the function's row."""
 
     def __init__(self, fn: Callable[[Any, Any], Any], *, keys: int, columns: Sequence[str], **options: Any) -> None:
         self._keys = keys
@@ -34,7 +34,7 @@ class SpreadMap(MapWithState):
         except Misfit as misfit:
             name, columns = self.default_label(), ", ".join(self._records.names)
             raise OutputError(
-                f"{name} gave the row {row!r:.200}, which is not one of the columns {columns}: {misfit.why}.",
+                f"{name} gave the row {row!r:.200}, which does not fit the columns {columns}: {misfit.why}.",
                 todo=misfit.todo or "return a tuple, a dict, a dataclass or a named tuple with these columns",
             ) from None
         return (key, *values) if self._keys == 1 else (*key, *values)
@@ -51,7 +51,7 @@ def spread_map(
     given = read_output_schema(output, "map_with_state")
     doubled = [name for name in given.names if name in source.keys]
     if doubled:
-        told = [f"The output names the column {name!r}, which is a key: key columns come by themselves." for name in doubled]
+        told = [f"The output names the key column {name!r}: key columns are added automatically." for name in doubled]
         raise InvalidStep("map_with_state", told)
     keys = [StructField(field.name, field.dataType, True) for field in source.fields(source.keys)]
     made = SpreadMap(fn, keys=len(keys), columns=given.names, ttl=ttl, state_coder=state_coder)

@@ -1,9 +1,8 @@
-"""Writing state into a checkpoint: blobs that were made elsewhere become the state of a step.
+"""Writes state into a checkpoint: blobs made elsewhere become the state of a step.
 
-Spark has no way to write a state store but to run a query. So one is run, over a small checkpoint of its own beside the
-real one: its source is a table of blobs, its only step puts them where they belong, and it commits one micro-batch with a
-snapshot in each partition. These snapshots then become the version that the real checkpoint goes on from. A snapshot does
-not know its version except by its file's name.
+The only way to write a state store is to run a query. So we run one, over a small checkpoint of its own beside the real one:
+its source is a table of blobs, its only step stores them, and it commits one micro-batch with a snapshot in each partition.
+These snapshots then become the version that the real checkpoint resumes from. A snapshot's version is only in its file name.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def blob_table(label: int, blobs: Iterable[tuple[str, bytes]]) -> pa.Table:
 
 
 class _Seeder(StatefulProcessor):
-    """Puts the blobs of a key group into its state, and sees to it that it is looked at in the next micro-batch."""
+    """Puts the blobs of a key group into its state, and has it opened in the next micro-batch."""
 
     def __init__(self, time_mode: str) -> None:
         self._time_mode = time_mode
@@ -74,13 +73,13 @@ def seed_operator(
     time_mode: str,
     settings: Mapping[str, str],
 ) -> None:
-    """Makes blobs (label, name, blob) the state of an operator, as this version, in place of what it has.
+    """Replaces the state of an operator with blobs (label, name, blob), as this version.
 
-    The operator's directory must be one that nobody uses. `time_mode` and `settings` are those of the query that it is of:
-    only with them can it be read there.
+    The operator's directory must not be in use. `time_mode` and `settings` are those of its query, which could not read the
+    state otherwise.
     """
     if time_mode not in _TIME_MODES:
-        raise HoldfastError(f"The state of a query with the time mode {time_mode!r} cannot be written.")
+        raise HoldfastError(f"State of a query with the time mode {time_mode!r} cannot be written.")
     work = f"{operator_path.rstrip('/')}.seeding-{uuid.uuid4().hex[:8]}"
     try:
         made = _run(spark, blobs, work, partitions, _TIME_MODES[time_mode], settings)
@@ -97,7 +96,7 @@ def seed_operator(
 def _run(
     spark: SparkSession, blobs: DataFrame, work: str, partitions: int, time_mode: str, settings: Mapping[str, str]
 ) -> str:
-    """Runs the query; gives the directory with its operator's partitions."""
+    """Runs the query; returns the directory with its operator's partitions."""
     source, checkpoint = (normalised(join(work, name)) for name in ("blobs", "checkpoint"))
     wanted = {
         **settings,

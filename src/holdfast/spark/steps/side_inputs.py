@@ -1,9 +1,9 @@
 """Side inputs on Spark: a batch DataFrame is collected, shaped, and sent to the workers as a file of the Spark context.
 
-Spark brings such files to every executor before its next task. (A broadcast variable would not do: Spark unpickles the
-processor once in a process that has none.) One with `refresh` is read again after a micro-batch, when its time has come,
-and added under the next number; a worker takes the newest at the start of a task. A micro-batch that is run again may
-therefore see newer content than it did before.
+Spark copies such files to every executor before its next task. (A broadcast variable would not do: Spark also unpickles the
+processor in a process that has none.) A side input with `refresh` is read again after a micro-batch, when it is due, and
+added under the next number; a worker takes the newest at the start of a task. A repeated micro-batch may therefore see newer
+content than before.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from holdfast.spark.types.arrow import to_python
 __all__ = ["Refresher", "Sent", "send_all"]
 
 
-_PLAIN = "Give plain values: numbers, texts, lists, dicts"
+_PLAIN = "Give plain values: numbers, strings, lists, dicts"
 
 _refreshers: list[Refresher] = []
-"""Kept as long as the driver lives: executors fetch the files from it whenever they start."""
+"""Kept as long as the driver lives: executors fetch the files from here whenever they start."""
 
 
 class Sent:
@@ -40,7 +40,7 @@ class Sent:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        """What the files with its content are called, before the version."""
+        """The name of its files, before the version."""
 
     def version(self) -> int:
         return _version(self._newest())
@@ -57,7 +57,7 @@ def _version(file: Path) -> int:
 
 
 def send_all(spark: SparkSession, step: Step) -> dict[str, Sent]:
-    """What each side input is sent as, by the name of its parameter; `*n` for those of `*args`."""
+    """Sends each side input; by the name of its parameter, `*n` for those of `*args`."""
     extra = {f"*{i:03d}": side_input for i, side_input in enumerate(step.extra_side_inputs)}
     return {name: _send(spark, step.name, name, given) for name, given in {**step.side_inputs, **extra}.items()}
 
@@ -73,13 +73,13 @@ def _send(spark: SparkSession, step: str, parameter: str, side_input: SideInput)
 
 
 def _rows(source: DataFrame) -> list[Any]:
-    """The rows, with values as elements have them: `collect` would give times in the zone of the driver's machine."""
+    """The rows, with values like those of elements: `collect` would give times in the driver's time zone."""
     columns = [to_python(column.combine_chunks()) for column in source.toArrow().columns]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
 class Refresher(StreamingQueryListener):
-    """Sends a side input, and again after a micro-batch when its time has come."""
+    """Sends a side input, and sends it again after a micro-batch when it is due."""
 
     def __init__(self, spark: SparkSession, side_input: SideInput, name: str, *, step: str, parameter: str) -> None:
         self._spark = spark
@@ -92,7 +92,7 @@ class Refresher(StreamingQueryListener):
         self._folder = temporary_folder(self, "holdfast-side-input-")
 
     def send(self) -> None:
-        """Reads the source and gives its content to the workers."""
+        """Reads the source and sends its content to the workers."""
         self._sent_at = time.monotonic()
         view = self._view()
         content = pickled(self._step, view, [(f"The side input {self._parameter!r}", view)], _PLAIN)
@@ -101,7 +101,7 @@ class Refresher(StreamingQueryListener):
         self._spark.sparkContext.addFile(str(file))
 
     def _view(self) -> Any:
-        """The content of a side input: of a DataFrame its rows as plain tuples, or bare values if it has one column."""
+        """The content of a side input; for a DataFrame its rows as plain tuples, or bare values if it has one column."""
         given = self._side_input.source
         source = given() if callable(given) else given
         if isinstance(source, DataFrame):
@@ -120,8 +120,8 @@ class Refresher(StreamingQueryListener):
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
             warnings.warn(
-                f"A side input could not be read again, and stays as it was: {reason:.200} A DataFrame of files that are "
-                "replaced must be made anew: give a function, AsDict(lambda: spark.read.parquet(path), refresh=...).",
+                f"A side input could not be read again and stays as it was: {reason:.200} A DataFrame over files that get "
+                "replaced must be made anew; give a function: AsDict(lambda: spark.read.parquet(path), refresh=...).",
                 stacklevel=2,
             )
 

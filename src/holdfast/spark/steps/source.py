@@ -34,7 +34,7 @@ _FROM_WINDOWS = {"windowing": None, "allowed_lateness": 0, "trigger": None, "acc
 
 @dataclass(frozen=True)
 class KeyedSource:
-    """The columns of a DataFrame that make an element, and the windows its elements are put into."""
+    """The columns of a DataFrame that make up an element, and the windows of its elements."""
 
     df: DataFrame
     keys: tuple[str, ...]
@@ -44,10 +44,10 @@ class KeyedSource:
     timestamp: str | None
     watermark: Duration | None
     windows: StepOptions = _NO_WINDOWS
-    """As far as `window_into` decides them."""
+    """As set by `window_into`."""
 
     def options(self, step: str, given: Mapping[str, object], outputs: Mapping[str, object] | None) -> StepOptions:
-        """The options of a step on this stream: those that were given to it, and the windows."""
+        """The options of a step on this stream: those given to it, and the windows."""
         return replace(
             self.options_of(step, given, outputs),
             windowing=self.windows.windowing,
@@ -58,11 +58,11 @@ class KeyedSource:
 
     @staticmethod
     def options_of(step: str, given: Mapping[str, object], outputs: Mapping[str, object] | None) -> StepOptions:
-        """The options that were given to a step; what names its windows is not among them."""
+        """The options given to a step, without those of its windows."""
         return StepOptions.of(step, {"key_groups": 32, **given}, outputs=tuple(outputs or ()), **_FROM_WINDOWS)
 
     def reader(self) -> ElementReader:
-        """What reads the elements from the columns that `prepared` gives."""
+        """Reads elements from the columns of `prepared`."""
         return ElementReader(
             timed=self.timestamp is not None,
             keys=len(self.keys),
@@ -89,10 +89,10 @@ class KeyedSource:
         return self.watermarked().select(*columns)
 
     def watermarked(self) -> DataFrame:
-        """The DataFrame with its watermark, if it is to have one."""
+        """The DataFrame, with its watermark if it has one."""
         if self.watermark is None or self.timestamp is None or not self.df.isStreaming:
             return self.df
-        # Spark counts in milliseconds; less than was asked for would make elements late that are not.
+        # Spark counts in milliseconds; rounding down would make elements late that are not.
         return self.df.withWatermark(self.timestamp, f"{-(-self.watermark.micros // 1000)} milliseconds")
 
     def fields(self, names: Sequence[str]) -> StructType:
@@ -107,7 +107,7 @@ def read_source(
     timestamp: str | None,
     watermark: Any,
 ) -> KeyedSource:
-    """Checks what was given to `keyed`, and raises one InvalidStep that lists all that is wrong."""
+    """Checks the arguments of `keyed`; raises one InvalidStep that lists everything wrong."""
     problems = [*_name_problems(key=key, value=value, timestamp=timestamp)]
     if problems:
         raise InvalidStep.of("keyed", problems)
@@ -117,7 +117,7 @@ def read_source(
     columns = {field.name: field for field in df.schema.fields}
     problems = _column_problems(columns, keys, values, timestamp)
     if watermark is not None and timestamp is None:
-        problems.append("A watermark is given, but no timestamp column for it; add timestamp='...'.")
+        problems.append("A watermark needs a timestamp column; add timestamp='...'.")
     delay = None if watermark is None else _delay(watermark, problems)
     if problems:
         raise InvalidStep("keyed", problems)
@@ -132,7 +132,7 @@ def _name_problems(**given: Any) -> Iterator[str]:
         several = isinstance(names, (list, tuple)) and option != "timestamp"
         for name in names if several else [names]:
             if isinstance(name, Column):
-                yield f"{option} is a Column; give the name of one: make it before, with df.withColumn('...', ...)."
+                yield f"{option} is a Column; give the name of one, made with df.withColumn('...', ...)."
             elif not isinstance(name, str) and (option == "key" or name is not None):
                 yield f"{option} is {names!r}; give the name of a column{'' if option == 'timestamp' else ', or several'}."
 
@@ -153,25 +153,25 @@ def _column_problems(
 ) -> list[str]:
     problems = []
     if not keys:
-        problems.append("A stateful step keeps its state by key, and no key column is given: key='...'.")
+        problems.append("A stateful step keeps its state by key; give a key column: key='...'.")
     for what, names in (("key", keys), ("value", values or []), ("timestamp", [timestamp] if timestamp else [])):
         for name in names:
             if name not in columns:
-                problems.append(f"There is no column {name!r} for the {what}; there are {', '.join(columns)}.")
+                problems.append(f"There is no column {name!r} for the {what}; the columns are {', '.join(columns)}.")
     for name in keys:
         kind = columns[name].dataType.typeName() if name in columns else ""
         if kind in ("void", "map", "variant"):
-            problems.append(f"The key column {name!r} is of the type {kind}, which cannot be a key.")
+            problems.append(f"The key column {name!r} has the type {kind}, which cannot be a key.")
     if (
         timestamp is not None
         and timestamp in columns
         and not isinstance(columns[timestamp].dataType, (TimestampType, TimestampNTZType))
     ):
         kind = columns[timestamp].dataType.simpleString()
-        problems.append(f"The timestamp column {timestamp!r} is of the type {kind}; cast it to a timestamp.")
+        problems.append(f"The timestamp column {timestamp!r} has the type {kind}; cast it to a timestamp.")
     return problems
 
 
 def _nested_type(field: StructField) -> pa.DataType:
-    """The type of a value column, if it may have structs in it."""
+    """The type of a value column that may contain structs."""
     return arrow_type(field.dataType) if isinstance(field.dataType, (ArrayType, MapType, StructType)) else pa.null()

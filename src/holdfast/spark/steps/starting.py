@@ -1,12 +1,12 @@
 """What a query of steps is given when it starts: the only module that reaches into a running query.
 
-A session of the user's own stays as it is. Spark clones it for each query, and calls `onQueryStarted` in the thread of the
-query before that has looked at its settings: there the clone is given those that steps need. `hf.Job` sets them around the
-start itself, so that nothing is left to do here.
+The user's own session stays unchanged. Spark clones it for each query, and calls `onQueryStarted` in the query's thread
+before that has read its settings: there the clone is given those that steps need. `hf.Job` sets them around the start
+itself, so that nothing is left to do here.
 
-One more lets a query with `availableNow` end although a step of it waits for processing time. While the stateful operator
-goes by processing time, Spark 4.3 runs one empty micro-batch after the other, because a timer might become due, also where a
-query is to end when its input is done. Whether it is to end is known only when it starts.
+One more setting lets a query with `availableNow` end although one of its steps waits for processing time. While the stateful
+operator uses processing time, Spark 4.3 runs one empty micro-batch after another, because a timer might become due, even if
+the query should end with its input. Whether it should end is known only when it starts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _watched: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def watch_starts(spark: SparkSession) -> None:
-    """Watches the queries that are started in this session from now on."""
+    """Watches for queries started in this session from now on."""
     if spark not in _watched:
         _watched.add(spark)
         spark.streams.addListener(_Starts(spark))
@@ -65,7 +65,7 @@ class _Starts(StreamingQueryListener):
 
 
 class _OnlyStarts(JStreamingQueryListener):
-    """What Spark's JVM calls. PySpark's own reads each report of progress, call by call, before it passes it on."""
+    """Called by Spark's JVM. PySpark's own listener reads each progress report, call by call, before it passes it on."""
 
     def onQueryProgress(self, jevent: Any) -> None:
         """Nothing."""
@@ -96,8 +96,8 @@ def _prepare(spark: SparkSession, query_id: str) -> None:
 
 def _advice(error: Exception) -> str:
     known = pyspark.__version__.startswith(_KNOWN_VERSIONS)
-    why = str(error).strip().partition("\n")[0] if known else f"PySpark {pyspark.__version__} is not known"
+    why = str(error).strip().partition("\n")[0] if known else f"PySpark {pyspark.__version__} is unknown"
     return (
-        f"A query of steps that Spark's own writeStream started could not be given its settings ({why:.200}). Run it with "
+        f"A query of steps started with Spark's own writeStream could not be given its settings ({why:.200}). Run it with "
         "hf.Job(...), or start it in a session that hf.session() made."
     )

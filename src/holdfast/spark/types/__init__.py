@@ -1,1 +1,1 @@
-"""Between Spark's types, Arrow's and Python's: schemas, rows, and what fits into a column."""
+"""Conversion between Spark's, Arrow's and Python's types: schemas, rows, and what fits into a column."""

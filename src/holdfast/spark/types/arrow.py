@@ -40,7 +40,7 @@ _SIMPLE: dict[type[spark_types.DataType], pa.DataType] = {
 
 
 def arrow_schema(schema: spark_types.StructType) -> pa.Schema:
-    """The Arrow schema of a Spark schema, with all that it says of nulls, also inside of arrays and maps."""
+    """The Arrow schema of a Spark schema, including nullability, even inside arrays and maps."""
     return pa.schema([_field(field, strict=True) for field in schema.fields])
 
 
@@ -50,8 +50,8 @@ def _field(field: spark_types.StructField, strict: bool) -> pa.Field:
 
 
 def arrow_type(data_type: spark_types.DataType, *, strict: bool = False) -> pa.DataType:
-    """The Arrow type of a Spark type. Only with `strict` it says whether items of arrays and maps may be null: manifests
-    have the types of elements in them, without that."""
+    """The Arrow type of a Spark type. Only with `strict` does it say whether items of arrays and maps may be null: manifests
+    store the types of elements without that."""
     if isinstance(data_type, spark_types.DecimalType):
         return pa.decimal128(data_type.precision, data_type.scale)
     if isinstance(data_type, spark_types.ArrayType):
@@ -67,13 +67,11 @@ def arrow_type(data_type: spark_types.DataType, *, strict: bool = False) -> pa.D
     for spark_type, arrow in _SIMPLE.items():
         if isinstance(data_type, spark_type):
             return arrow
-    raise InvalidStep(
-        "schema", [f"A column of the type {data_type.simpleString()} cannot go through a step; cast it first."]
-    )
+    raise InvalidStep("schema", [f"A column of type {data_type.simpleString()} cannot go through a step; cast it first."])
 
 
 def column_type(kind: pa.DataType) -> str:
-    """What Spark calls an Arrow type."""
+    """Spark's name for an Arrow type."""
     if pa.types.is_struct(kind):
         fields = (kind.field(place) for place in range(kind.num_fields))
         return f"struct<{','.join(f'{field.name}:{column_type(field.type)}' for field in fields)}>"
@@ -88,12 +86,12 @@ def column_type(kind: pa.DataType) -> str:
 
 @lru_cache(maxsize=256)
 def row_class(names: tuple[str, ...]) -> Any:
-    """The named tuple of a row with these fields. Names that Python does not take are numbered, as `_2`."""
+    """The named tuple for a row with these fields. Names that Python does not allow are numbered, as `_2`."""
     return namedtuple("Row", names, rename=True)
 
 
 def to_python(column: pa.Array, *, plain: bool = False) -> list[Any]:
-    """The values of a column as a list; `plain`: with structs as bare tuples, which a key must be made of."""
+    """The values of a column as a list; with `plain`, structs are bare tuples, as keys need."""
     if pa.types.is_timestamp(column.type) and column.type.tz not in (None, "UTC"):
         column = column.cast(pa.timestamp("us", tz="UTC"))
     values: list[Any] = column.to_pylist()
@@ -104,7 +102,7 @@ def to_python(column: pa.Array, *, plain: bool = False) -> list[Any]:
 
 
 def _converter(data_type: pa.DataType, plain: bool) -> Callable[[Any], Any] | None:
-    """What turns the value that Arrow gives into the one that we give, or None if they are the same."""
+    """Turns Arrow's value into ours; None if they are the same."""
     if pa.types.is_struct(data_type):
         fields = [data_type.field(index) for index in range(data_type.num_fields)]
         make = tuple if plain else row_class(tuple(field.name for field in fields))._make
@@ -124,7 +122,7 @@ def _converter(data_type: pa.DataType, plain: bool) -> Callable[[Any], Any] | No
 
 
 def row_names(data_type: pa.DataType, *, plain: bool) -> Callable[[Any], Any] | None:
-    """What takes the names out of the structs of a value, so that it is plain, or else puts them back; None: it has none."""
+    """Removes the names from a value's structs if `plain`, else puts them back; None if it has no structs."""
     if pa.types.is_struct(data_type):
         fields = [data_type.field(index) for index in range(data_type.num_fields)]
         make = tuple if plain else row_class(tuple(field.name for field in fields))._make

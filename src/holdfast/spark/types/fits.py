@@ -1,8 +1,8 @@
 """How Python values become a column of one type: what fits exactly, what converts without loss, and what is refused.
 
-Arrow alone would turn 5.7 into 5 and bytes into a list of numbers without a word. So each type of column has a `Fit`, which
-knows by their classes which values Arrow takes as they are, converts those that mean the same, and refuses all others.
-The classes of a column's values are looked at all at once; value by value only where one of them is not the usual one.
+Arrow alone would silently turn 5.7 into 5 and bytes into a list of numbers. So each column type has a `Fit`, which knows by
+class which values Arrow takes unchanged, converts those that mean the same, and refuses all others. The classes of a
+column's values are checked together; single values only if one of the classes is unusual.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import pyarrow as pa
 __all__ = ["ARROW_ERRORS", "Fit", "Leaf", "Misfit", "is_bool", "leaf_fit"]
 
 ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
-"""What Arrow raises for a value that it does not take."""
+"""What Arrow raises for a value that it does not accept."""
 
 _NONE = type(None)
 
 
 class Misfit(ValueError):
-    """A value that does not fit: why, what to do about it, and where it is inside of the value of the column."""
+    """A value that does not fit: why, what to do about it, and where it is inside the column's value."""
 
     def __init__(self, why: str, todo: str = "", path: str = "", value: Any = None) -> None:
         super().__init__(why)
@@ -35,42 +35,42 @@ class Misfit(ValueError):
         self.value = value
 
     def below(self, path: str) -> Misfit:
-        """The same, seen from the value that this one is in."""
+        """The same, as seen from the enclosing value."""
         return Misfit(self.why, self.todo, path + self.path, self.value)
 
     def of(self, value: Any) -> Misfit:
-        """The same, of this value."""
+        """The same, for this value."""
         return Misfit(self.why, self.todo, self.path, value)
 
 
 class Fit(abc.ABC):
-    """Makes columns of one type. None is null; whether it may be is for the one to say who has the field."""
+    """Makes columns of one type. None is null; whether null is allowed is up to the field."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
 
     @abc.abstractmethod
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """The column with these values. What does not fit is a Misfit, or one of ARROW_ERRORS."""
+        """The column with these values. Raises Misfit, or one of ARROW_ERRORS, for one that does not fit."""
 
     @abc.abstractmethod
     def explain(self, value: Any) -> Misfit | None:
-        """Why a value does not fit, if it does not."""
+        """Why a value does not fit; None if it does."""
 
     def surely(self, value: Any) -> bool:
-        """Whether it is plain that a value fits; if not, it may fit all the same."""
+        """Whether a value certainly fits; if not, it may still fit."""
         return False
 
 
 class Leaf(Fit):
-    """A type without others in it."""
+    """A type with no others inside."""
 
     exact: frozenset[type] = frozenset()
-    """The classes whose values Arrow takes as they are, or refuses."""
+    """The classes whose values Arrow takes unchanged, or refuses."""
     takes = ""
-    """What goes into such a column, for the message."""
+    """What such a column takes, for the message."""
     hints: Sequence[tuple[tuple[type, ...], str]] = ()
-    """What to do about values of some classes."""
+    """What to do about values of certain classes."""
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         exact = self.exact
@@ -79,7 +79,7 @@ class Leaf(Fit):
         return pa.array(values, type=self.kind)
 
     def convert(self, value: Any) -> Any:
-        """A value of another class as one that Arrow takes, with nothing lost; raises Misfit."""
+        """Converts a value of another class to one that Arrow takes, without loss; raises Misfit."""
         raise self.misfit(value)
 
     def explain(self, value: Any) -> Misfit | None:
@@ -97,7 +97,7 @@ class Leaf(Fit):
 
 
 def is_bool(value: Any) -> bool:
-    """Whether it is a truth value, which Python counts among the numbers and we do not."""
+    """Whether it is a boolean, which Python treats as a number and we do not."""
     return isinstance(value, (bool, np.bool_))
 
 
@@ -132,7 +132,7 @@ class Real(Leaf):
         ((str,), "yield float(text)"),
         ((int, np.integer), "yield float(value), which rounds it, or make the column a bigint or a decimal"),
     )
-    takes = "floats, and whole numbers up to 2**53, which a double has exactly"
+    takes = "floats, and whole numbers up to 2**53, which a double holds exactly"
 
     def convert(self, value: Any) -> Any:
         if is_bool(value):
@@ -150,9 +150,9 @@ class Real(Leaf):
 
 
 class Single(Real):
-    """A float of 32 bits: the nearest to the value, which is what such a column is for, but not infinity instead of it."""
+    """A 32-bit float: the nearest to the value, as expected of such a column, but never infinity instead of it."""
 
-    takes = "floats up to 3.4e38, and whole numbers up to 2**24, which a float of 32 bits has exactly"
+    takes = "floats up to 3.4e38, and whole numbers up to 2**24, which a 32-bit float holds exactly"
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         column = super().array(values)
@@ -186,7 +186,7 @@ class Boolean(Leaf):
 
 class Text(Leaf):
     exact = frozenset({str, _NONE})
-    takes = "texts (str)"
+    takes = "strings"
     hints = (
         ((bytes, bytearray, memoryview), "yield value.decode()"),
         ((str,), "it has a surrogate, half of a character; replace it: text.encode(errors='replace').decode()"),
@@ -247,7 +247,7 @@ class Nothing(Leaf):
 
 
 def leaf_fit(kind: pa.DataType) -> Leaf | None:
-    """The fit of a simple type that is no time; None if it is another."""
+    """The fit of a simple type that is not a time; None for any other type."""
     if pa.types.is_floating(kind):
         return Single(kind) if kind.bit_width == 32 else Real(kind)
     tests: list[tuple[Any, type[Leaf]]] = [

@@ -35,7 +35,7 @@ def fit_of(kind: pa.DataType) -> Fit:
 
 
 class FieldFit:
-    """A type with whether there may be nulls."""
+    """A type, and whether nulls are allowed."""
 
     def __init__(self, field: pa.Field) -> None:
         self.field = field
@@ -43,7 +43,7 @@ class FieldFit:
         self._required = not field.nullable
 
     def array(self, values: Sequence[Any], absent: int = 0) -> pa.Array:
-        """The column. `absent`: how many of the values are None because there is nothing that they would be part of."""
+        """The column. `absent`: how many values are None because their parent is null."""
         column = self.fit.array(values)
         if self._required and column.null_count > absent:
             raise _NULL
@@ -136,7 +136,7 @@ def _mapping(value: Any) -> dict[Any, Any]:
 
 
 def _check_apart(keys: list[Any], lengths: list[int]) -> None:
-    """Keys that Python tells apart may be one in the column."""
+    """Keys that differ in Python may be equal in the column."""
     start = 0
     for length in lengths:
         if len(set(keys[start : start + length])) < length:
@@ -187,7 +187,7 @@ def _first(found: Iterator[tuple[str, Misfit | None]]) -> Misfit | None:
 
 
 def _offsets(values: Sequence[Any], with_nulls: bool) -> pa.Array:
-    """Where each value begins among the items of all; null for what is null itself."""
+    """Where each value starts among all items; null for a null value."""
     absent = None
     lengths = map(len, values)
     if with_nulls:

@@ -1,7 +1,7 @@
-"""The fields of an output, or of a struct in one: from whatever a function yields to the values in the schema's order.
+"""The fields of an output, or of a struct in one: turns what a function yields into values in the schema's order.
 
-A tuple or list goes by place. What has names goes by them: a dict, a dataclass, a named tuple, a Row, a msgspec struct. A
-name that the schema does not have is an error, never dropped; what a dict does not have is null.
+Tuples and lists go by position; dicts, dataclasses, named tuples, Rows and msgspec structs go by name. A name that the
+schema does not have is an error, never dropped; a name missing from a dict is null.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Row = Sequence[Any]
 
 
 class Records:
-    """Reads records with these names. `bare`: what has no fields of its own is the one value of a record."""
+    """Reads records with these names. With `bare`, a value without fields is the only field of its record."""
 
     def __init__(self, names: Sequence[str], *, bare: bool = False) -> None:
         self.names = tuple(names)
@@ -63,10 +63,10 @@ class Records:
     def _of_sequence(self, item: Any) -> Row:
         fields = getattr(item, "__fields__", None)
         if fields is not None:
-            # A Row of Spark's has its names with it, not in its class.
+            # Spark's Row has its names in the instance, not in the class.
             return self._of_mapping(dict(zip(fields, item, strict=True)), all_of_them=True)
         if len(item) != len(self.names):
-            raise Misfit(f"it has {len(item)} values, and the schema has {len(self.names)} columns")
+            raise Misfit(f"it has {len(item)} values, but the schema has {len(self.names)} columns")
         return item  # type: ignore[no-any-return]
 
     def _of_mapping(self, item: Mapping[Any, Any], *, all_of_them: bool = False) -> Row:
@@ -79,7 +79,7 @@ class Records:
         return [item.get(name) for name in self.names]
 
     def _by_name(self, fields: Sequence[str], getter: Any) -> Callable[[Any], Row] | None:
-        """By the names in the class of a named tuple, whatever their order."""
+        """By the names in a named tuple's class, in any order."""
         if fields == self.names:
             return _itself
         if sorted(fields) != sorted(self.names) or len(fields) < 2:
@@ -88,7 +88,7 @@ class Records:
         return read
 
     def _as_renamed(self, fields: Sequence[str]) -> Callable[[Any], Row] | None:
-        """By place, where names that Python does not take were numbered, as in the rows that a function gets."""
+        """By position, if names that Python does not allow were numbered, as in the rows that a function gets."""
         if len(fields) != len(self.names):
             return None
         same = (field in (name, f"_{place}") for place, (field, name) in enumerate(zip(fields, self.names, strict=True)))
@@ -128,7 +128,7 @@ def _alone(item: Any) -> Row:
 
 
 def _fields(kind: type) -> Sequence[str] | None:
-    """The fields of a class of records; None if it is none."""
+    """The fields of a record class; None for any other class."""
     if dataclasses.is_dataclass(kind):
         return [field.name for field in dataclasses.fields(kind)]
     return getattr(kind, "__struct_fields__", None)

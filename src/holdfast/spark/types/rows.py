@@ -22,7 +22,7 @@ __all__ = ["ElementReader", "OutputWriter", "RowValueCoder", "null_time"]
 
 
 def null_time() -> InputError:
-    """What to say of a row whose timestamp is null."""
+    """The error for a row whose timestamp is null."""
     return InputError(
         "An element has no event time: its timestamp is null.",
         todo="filter such rows out, or give them a time, before hf.keyed",
@@ -30,8 +30,8 @@ def null_time() -> InputError:
 
 
 class RowValueCoder(Coder[Any]):
-    """Encodes the values that a step on Spark sees, where they are held back or listed: a named row of several columns, or
-    one bare value. Structs in them are named too, and stored without their names."""
+    """Encodes the values that a step on Spark sees, when they are held back or collected: a named row of several columns, or
+    one bare value. Structs in them are named too, but stored without their names."""
 
     def __init__(self, names: tuple[str, ...], types: tuple[pa.DataType, ...], *, named: bool) -> None:
         self._names = names
@@ -77,7 +77,7 @@ class RowValueCoder(Coder[Any]):
         return [(place, row_names(kind, plain=False)) for place, kind in self._structs.items()]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the functions, which are made anew where they are needed."""
+        """Leaves out the functions, which are made again where needed."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_plain", "_back")}
 
 
@@ -105,7 +105,7 @@ class ElementReader:
         return RowValueCoder(self._names, self._types, named=self._named)
 
     def flat(self, key: Any, value: Any) -> tuple[Any, ...]:
-        """An element as the row it came from; a value that is None, as of a timer's call, is nulls."""
+        """An element as the row it came from; a value of None, as in a timer's call, becomes nulls."""
         keys = (key,) if self._keys == 1 else tuple(key)
         if value is None and self._named:
             return (*keys, *(None for _ in self._names))
@@ -113,7 +113,7 @@ class ElementReader:
 
     @property
     def elements(self) -> ElementReader:
-        """Itself: what came are elements."""
+        """Itself: the input is elements."""
         return self
 
     def intake(self, runner: Runner[I], batches: list[pa.RecordBatch], columns: tuple[Column, ...], now: int) -> I:
@@ -157,7 +157,7 @@ class ElementReader:
 
 
 class OutputWriter:
-    """Turns the outputs of one tag into a record batch of its schema; says which output does not fit, and why."""
+    """Turns the outputs of one tag into a record batch of its schema; if one does not fit, the error says which and why."""
 
     def __init__(self, schema: pa.Schema, step: str, tag: str) -> None:
         self._schema = schema
@@ -172,7 +172,7 @@ class OutputWriter:
         return self.write_columns([list(map(itemgetter(place), rows)) for place in range(len(self._columns))], rows)
 
     def write_columns(self, columns: Sequence[list[Any]], rows: Sequence[Any] | None = None) -> pa.RecordBatch:
-        """The batch with these columns. `rows` are the outputs that they were taken from, to tell which does not fit."""
+        """The batch with these columns. `rows` are the outputs they come from, to name one that does not fit."""
         try:
             arrays = [fit.array(values) for fit, values in zip(self._columns, columns, strict=True)]
         except ARROW_ERRORS as error:
@@ -204,12 +204,12 @@ class OutputWriter:
             return [self.row(item) for item in items]
 
     def _problems(self, row: Sequence[Any]) -> list[tuple[pa.Field, Misfit]]:
-        """What does not fit of a row, column by column."""
+        """What does not fit in a row, column by column."""
         explained = ((fit.field, fit.explain(value)) for fit, value in zip(self._columns, row, strict=True))
         return [(field, misfit) for field, misfit in explained if misfit is not None]
 
     def _blamed(self, rows: Sequence[Any], error: Exception) -> OutputError:
-        """What to raise when a column does not fit: it names the first output that does not."""
+        """The error for a column that does not fit; names the first output that does not."""
         for row in rows:
             problems = self._problems(row)
             if problems:
@@ -224,10 +224,10 @@ class OutputWriter:
     def _why(field: pa.Field, misfit: Misfit) -> str:
         column, where = f"the column {field.name!r}", f"{field.name}{misfit.path}"
         if misfit.value is None:
-            return f"{where if misfit.path else column} is None, and {misfit.why}"
+            return f"{where if misfit.path else column} is None, but {misfit.why}"
         shown = f"{misfit.value!r:.100} (a {type(misfit.value).__name__})"
         found = f"{where} is {shown}, which does not" if misfit.path else f"{shown} does not"
-        return f"{column} is {column_type(field.type)}, and {found} fit: {misfit.why}"
+        return f"{column} is {column_type(field.type)}, but {found} fit: {misfit.why}"
 
     def _misfit(self, item: Any, whys: Sequence[str], todo: str) -> OutputError:
         columns = ", ".join(f"{field.name} {column_type(field.type)}" for field in self._schema)

@@ -20,7 +20,7 @@ from holdfast.spark.types.arrow import arrow_type
 __all__ = ["Schema", "read_output_schema", "read_schema"]
 
 Schema = str | StructType | type
-"""A DDL text such as "card string, count long", a StructType, or a class whose fields give it."""
+"""A DDL string such as "card string, count long", a StructType, or a class whose fields give it."""
 
 _OF_CLASS: dict[Any, spark_types.DataType] = {
     str: spark_types.StringType(),
@@ -39,7 +39,7 @@ _OF_CLASS: dict[Any, spark_types.DataType] = {
 
 
 def read_output_schema(given: Any, step: str) -> StructType:
-    """The schema of an output. Refuses columns that cannot be filled without altering values."""
+    """The schema of an output. Refuses columns that could only be filled by altering values."""
     schema = read_schema(given, step)
     problems = [*_doubled(schema, "The output schema"), *(p for f in schema.fields for p in _problems(f.dataType, f.name))]
     if problems:
@@ -53,7 +53,7 @@ def _doubled(schema: StructType, what: str) -> Iterator[str]:
 
 
 def _problems(kind: spark_types.DataType, where: str) -> Iterator[str]:
-    """Why a column cannot be of a type, in sentences."""
+    """Why a column cannot have a type, in sentences."""
     if isinstance(kind, StructType):
         yield from _doubled(kind, f"The struct {where!r}")
         for field in kind.fields:
@@ -64,7 +64,7 @@ def _problems(kind: spark_types.DataType, where: str) -> Iterator[str]:
         yield from _problems(kind.keyType, where)
         yield from _problems(kind.valueType, where)
     elif isinstance(kind, (spark_types.CharType, spark_types.VarcharType)):
-        yield f"The column {where!r} is {kind.simpleString()}, which only tables have; make it a string."
+        yield f"The column {where!r} is {kind.simpleString()}, which only tables can have; make it a string."
     elif isinstance(kind, spark_types.DayTimeIntervalType) and kind.endField != spark_types.DayTimeIntervalType.SECOND:
         yield f"The column {where!r} is {kind.simpleString()}, which would hide seconds; make it interval day to second."
     else:
@@ -75,11 +75,11 @@ def _unknown(kind: spark_types.DataType, where: str) -> Iterator[str]:
     try:
         arrow_type(kind)
     except InvalidStep:
-        yield f"The column {where!r} is {kind.simpleString()}, which a step cannot write; use another, and cast it after."
+        yield f"The column {where!r} is {kind.simpleString()}, which a step cannot write; use another, then cast it."
 
 
 def read_schema(given: Any, step: str) -> StructType:
-    """The schema that a user gave, in whichever of the ways."""
+    """The schema that a user gave, in any of the accepted forms."""
     if isinstance(given, StructType):
         return given
     if isinstance(given, str):
@@ -106,7 +106,9 @@ def _class_schema(given: type[Any], step: str) -> StructType:
     names = [f.name for f in dataclasses.fields(given)] if dataclasses.is_dataclass(given) else given._fields
     missing = [name for name in names if name not in hints]
     if missing:
-        raise InvalidStep(step, [f"{given.__name__}.{name} has no type, so no column type follows." for name in missing])
+        raise InvalidStep(
+            step, [f"{given.__name__}.{name} has no annotation, so its column type is unknown." for name in missing]
+        )
     return StructType([_class_field(name, hints[name], given, step) for name in names])
 
 
@@ -130,4 +132,4 @@ def _class_type(hint: Any, where: str, step: str) -> spark_types.DataType:
         return spark_types.MapType(key, value)
     if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or hasattr(hint, "_fields")):
         return _class_schema(hint, step)
-    raise InvalidStep(step, [f"{where} has the type {hint!r}, for which there is no column type; use a StructType."])
+    raise InvalidStep(step, [f"{where} has the type {hint!r}, which has no column type; use a StructType."])

@@ -1,7 +1,7 @@
-"""How values become columns of times. A plain number is seconds, as everywhere: since 1970 in UTC, or of a span.
+"""How values become columns of times. A plain number is seconds, as everywhere: since 1970 in UTC, or of a duration.
 
-A point in time and what a clock on a wall shows are two things: a datetime without a time zone is no point in time, so it
-does not go into a timestamp, and one with a time zone does not go into a timestamp without one.
+A point in time and a wall-clock time are different things: a datetime without a time zone is not a point in time, so it does
+not fit a timestamp, and one with a time zone does not fit a timestamp without one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FIRST, _LAST = (
 )  # in microseconds, the years 1 and 9999
 _MILLISECONDS = "a plain number is seconds: divide milliseconds by 1000, or yield hf.Timestamp(micros=...)"
 _DAYS = 100_000_000
-"""As many days surely fit into 64 bits of microseconds."""
+"""This many days certainly fit into 64 bits of microseconds."""
 _EXACT_UNITS = frozenset({"W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"})
-"""Of NumPy's units those that are so many microseconds, whatever the calendar says."""
+"""NumPy's units that are a fixed number of microseconds."""
 
 
 class Day(Leaf):
@@ -56,12 +56,12 @@ class Day(Leaf):
 
 
 class _Micros(Leaf):
-    """A type that Arrow keeps as a number of microseconds. Values of several classes become such numbers first."""
+    """A type that Arrow stores as a number of microseconds. Values of several classes are converted to that first."""
 
     usual: type
-    """The class whose values Arrow turns into microseconds by itself."""
+    """The class whose values Arrow converts by itself."""
     own: type
-    """Ours for the same."""
+    """Our class for the same."""
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         types = set(map(type, values))
@@ -72,7 +72,7 @@ class _Micros(Leaf):
         return pa.array(values, type=self.kind)
 
     def arrow_can(self, values: Sequence[Any]) -> bool:
-        """Whether Arrow takes all of these values of the usual class as what they are."""
+        """Whether Arrow converts all of these values of the usual class correctly."""
         return True
 
     def convert(self, value: Any) -> int:
@@ -85,7 +85,7 @@ class _Micros(Leaf):
         return micros
 
     def micros(self, value: Any) -> int | None:
-        """The microseconds that a value means; None if it means none. May raise TimeError."""
+        """A value in microseconds; None if it is not a time. May raise TimeError."""
         raise NotImplementedError
 
 
@@ -117,7 +117,7 @@ class Moment(_Micros):
 
 
 class WallClock(_Micros):
-    """A timestamp without time zone. What is a point in time by itself is shown as the clock in UTC shows it."""
+    """A timestamp without time zone. A point in time becomes its wall-clock time in UTC."""
 
     usual, own = datetime, Timestamp
     takes = "datetimes without a time zone, or, as the time in UTC, hf.Timestamp and seconds since 1970 as a number"
@@ -170,13 +170,13 @@ class Span(_Micros):
 
 
 def _is_plain_zone(zone: tzinfo | None) -> bool:
-    """Whether datetimes with this zone surely are points in time, which Arrow takes for the same as Python."""
+    """Whether Arrow certainly reads datetimes in this zone as Python does."""
     return zone is not None and (zone.__class__ is timezone or zone.__class__.__module__ == "zoneinfo")
 
 
 def _number_micros(value: Any) -> int | None:
     if not isinstance(value, (Decimal, numbers.Real)) or isinstance(value, np.timedelta64):
-        # NumPy counts its spans among the whole numbers.
+        # NumPy treats its timedeltas as integers.
         return None
     micros = Timestamp.of(value).micros  # type: ignore[arg-type]
     if _FIRST <= micros <= _LAST:
@@ -185,12 +185,12 @@ def _number_micros(value: Any) -> int | None:
 
 
 def _in_micros(value: Any) -> bool:
-    """Whether a time of pandas has no nanoseconds, which would be lost; NaT has neither."""
+    """Whether a pandas time has no nanoseconds, which would be lost; False for NaT."""
     return not (getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0))
 
 
 def _plain(value: datetime) -> datetime:
-    """A datetime of the class itself: those of pandas count otherwise."""
+    """A plain datetime: pandas' subclass does arithmetic differently."""
     convert = getattr(value, "to_pydatetime", None)
     return value if convert is None else convert()
 
@@ -203,7 +203,7 @@ def _numpy_micros(value: Any) -> int | None:
 
 
 def time_fit(kind: pa.DataType) -> Leaf | None:
-    """The fit of a type of times; None if it is another."""
+    """The fit of a time type; None for any other type."""
     if pa.types.is_timestamp(kind):
         return WallClock(kind) if kind.tz is None else Moment(kind)
     if pa.types.is_duration(kind):

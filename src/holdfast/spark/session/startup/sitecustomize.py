@@ -11,7 +11,7 @@ from importlib.util import module_from_spec
 if any("transform_with_state_driver_worker" in word for word in sys.orig_argv):
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
-# This file stands in front of one that the user may have.
+# This file hides one that the user may have.
 _others = [entry for entry in sys.path if os.path.realpath(entry) != os.path.dirname(os.path.realpath(__file__))]
 _next = PathFinder.find_spec("sitecustomize", _others)
 if _next is not None and _next.loader is not None:
