@@ -149,7 +149,7 @@ def whole_pieces(checkpoint: Checkpoint, batch: int, *, planned: bool = False) -
     missing = finder.missing(batch, planned=planned)
     if missing:
         raise CorruptState(
-            f"Micro-batch {batch} of {checkpoint.path!r} is not whole: {missing[0]!r} is missing.",
+            f"Micro-batch {batch} of {checkpoint.path!r} is incomplete: {missing[0]!r} is missing.",
             detail="\n".join(f"- {path}" for path in missing[1:]),
             todo=f"see what is whole: holdfast checkpoint verify {checkpoint.path}",
         )

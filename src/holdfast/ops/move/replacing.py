@@ -28,7 +28,7 @@ def replacing_state(checkpoint: Checkpoint) -> Iterator[tuple[Checkpoint, int]]:
     files, batch = checkpoint.files, checkpoint.check_batch(None)
     if batch != checkpoint.committed()[-1]:
         raise CorruptState(
-            f"The state after the last micro-batch of {checkpoint.path!r} is not whole.",
+            f"The state after the last micro-batch of {checkpoint.path!r} is incomplete.",
             todo=f"see what is whole: holdfast checkpoint verify {checkpoint.path}",
         )
     check_links(files, checkpoint.path)

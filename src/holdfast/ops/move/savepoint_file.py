@@ -1,4 +1,4 @@
-"""`savepoint.json`: the description of a savepoint. Written last: without it, a savepoint is not whole.
+"""`savepoint.json`: the description of a savepoint. Written last: without it, a savepoint is incomplete.
 
 savepoint_version   1
 job, query_id       whose state it is

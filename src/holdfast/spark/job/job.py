@@ -349,7 +349,7 @@ class Job:
         self._end()
         raise JobFailed(
             f"Spark was stopped while the job {self.name!r} was running.",
-            todo="stop the job first: job.stop(); it goes on from the last committed micro-batch",
+            todo="stop the job first: job.stop(); it resumes from the last committed micro-batch",
             context={"checkpoint": self.checkpoint},
         )
 
