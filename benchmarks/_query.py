@@ -171,10 +171,10 @@ def _note(batches: list[dict[str, Any]], told: list[Any], seen: dict[int, dict[s
 
 def _step_metrics(counts: Any) -> dict[str, int]:
     """Holdfast's own counters; of the others, nothing."""
-    from holdfast.spark.stages.unpack import origin_of
+    from holdfast.spark.steps.lineage import steps_above
 
-    origin = origin_of(counts)
-    return {} if origin is None else {name: origin.metrics.value[name] for name in origin.metrics.value.names()}
+    metrics = [step.metrics.value for step in steps_above(counts)]
+    return {name: metrics[0][name] for name in metrics[0].names()} if metrics else {}
 
 
 def _probe(run: QueryRun, counts: Any) -> dict[str, int]:

@@ -24,7 +24,7 @@ from _data import as_keys
 from _report import machine, print_table, print_target, save_json, save_plot
 
 import holdfast as hf
-from holdfast.spark.stages.unpack import origin_of
+from holdfast.spark.steps.lineage import steps_above
 
 _CORES = 2
 _BEGIN = 1_600_000_000
@@ -70,15 +70,14 @@ def measure(spark: Any, data: Path, checkpoint: Path, ttl: Any, options: argpars
     rows = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(data))
     stream = hf.keyed(rows, key="key", value="value", timestamp="at", watermark="10 minutes")
     out = stream.par_do(counter(ttl), output="key string, n int", backend=options.backend, name="Seen")
-    origin = origin_of(out)
-    assert origin is not None
+    [step] = steps_above(out)
     writer = out.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query = writer.start()
     noted: list[dict[str, Any]] = []
     swept = 0
     while not query.awaitTermination(0.05):
         for report in query.recentProgress[len(noted) :]:
-            metrics = origin.metrics.value
+            metrics = step.metrics.value
             kinds = kinds_of(checkpoint)
             noted.append(
                 {

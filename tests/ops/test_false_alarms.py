@@ -84,10 +84,12 @@ def test_a_second_source_whose_log_is_gone_is_missed(spark, source, tmp_path):
     assert [problem.path for problem in found.problems] == [str(tmp_path / "checkpoint" / "sources" / "1")]
 
 
-def test_a_step_that_is_used_twice_is_refused(source, tmp_path):
+def test_a_step_that_would_run_twice_is_refused(source, tmp_path):
     counted = count(source)
+    halves = counted.where("n = 1").unionByName(counted.where("n > 1"))
+    more = hf.keyed(halves, key="k", value="n").par_do(Count(), output="k string, n int", name="more")
     with pytest.raises(hf.InvalidStep, match="used twice in one query"):
-        run(counted.where("n = 1").unionByName(counted.where("n > 1")), tmp_path)
+        run(more, tmp_path)
 
 
 def test_a_step_more_is_no_lost_state(source, tmp_path):

@@ -54,7 +54,7 @@ def test_what_there_is(checkpoint):
     assert "by_kind" in found.steps[0].cells
     for operator in found.operators:
         assert operator.is_a_step
-        assert (operator.partitions, operator.last_version) == (1, last + 1)
+        assert (operator.partitions, operator.last_version) == (len(partitions), last + 1)
         assert operator.changelogs == list(range(1, last + 2))
         assert operator.changelog_bytes > 0
 

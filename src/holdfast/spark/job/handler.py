@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError, JobFailed
 from holdfast.spark.job.life import Life, Stop
 from holdfast.spark.sinks.base import BatchInfo, Sink
 from holdfast.spark.sinks.plans import plan_of
-from holdfast.spark.stages.unpack import Origin, unpack
+from holdfast.spark.steps.grafts import Graft
 
 __all__ = ["Handler"]
 
@@ -40,7 +40,7 @@ class Handler:
         life: Life,
         presence: Presence,
         checkpoint: str,
-        sinks: list[tuple[Origin | None, Sink]],
+        sinks: list[tuple[Graft | None, Sink]],
         batches_max: int | None,
     ) -> None:
         self._life = life
@@ -85,8 +85,8 @@ class Handler:
         batch.persist()
         try:
             batch.count()
-            for origin, sink in self._sinks:
+            for graft, sink in self._sinks:
                 self._presence.confirm()
-                sink.write_batch(batch if origin is None else unpack(batch, origin.tag, origin.schema), info)
+                sink.write_batch(batch if graft is None else graft.onto(batch), info)
         finally:
             batch.unpersist()

@@ -45,14 +45,14 @@ from holdfast.spark.job.handler import Handler
 from holdfast.spark.job.life import Life, Phase, Stop, Streak
 from holdfast.spark.job.manifest import check_job_manifest
 from holdfast.spark.job.progress import Progress
+from holdfast.spark.job.root import Root, root_of
 from holdfast.spark.job.triggers import AvailableNow, Batches, Every, JobTrigger, read_trigger
 from holdfast.spark.session.checkpoint_files import file_settings
 from holdfast.spark.session.properties import MEMORY_BUDGET, local_property
 from holdfast.spark.session.settings import required_problems, session_lacks, with_settings, with_stop_timeout
 from holdfast.spark.sinks.base import Sink
 from holdfast.spark.sinks.plans import stored_query_id
-from holdfast.spark.stages.unpack import Origin, origin_of
-from holdfast.spark.steps.lineage import doubled_steps, steps_above
+from holdfast.spark.steps.lineage import steps_above
 
 __all__ = ["Job"]
 
@@ -94,6 +94,8 @@ class Job:
         self._retained_batches = retained_batches
         self._memory_budget_bytes = memory_budget_bytes
         self._writes: list[tuple[DataFrame, Sink]] = []
+        self._metrics: dict[str, Any] = {}
+        """The accumulators of the steps, by their names."""
         self._progress = Progress(name, enabled=progress)
         self._presence: Presence | None = None
         self._query: StreamingQuery | None = None
@@ -122,6 +124,7 @@ class Job:
         if problems:
             raise InvalidStep(self.name, problems)
         self._writes.append((df, sink))
+        self._metrics |= {step.plan.name: step.metrics for step in steps_above(df)}
         return self
 
     def start(self) -> Job:
@@ -204,8 +207,7 @@ class Job:
     @property
     def metrics(self) -> dict[str, StepMetrics]:
         """What each step has done since it was built, by its name."""
-        origins = [origin_of(df) for df, _ in self._writes]
-        return {origin.plan.name: origin.metrics.value for origin in origins if origin is not None}
+        return {name: accumulator.value for name, accumulator in self._metrics.items()}
 
     def __enter__(self) -> Job:
         return self
@@ -241,9 +243,8 @@ class Job:
     def _start(self) -> None:
         """Starts a query, unless a stop was asked for meanwhile."""
         try:
-            frame, sinks = self._root()
-            spark = frame.sparkSession
-            steps = _unique_steps(self.name, [df for df, _ in self._writes])
+            root = root_of(self.name, self._writes)
+            spark = root.frame.sparkSession
             checkpoint = resolved(spark, self.checkpoint)
             self._presence = self._presence or Presence(self.name, checkpoint)
             self._presence.begin(spark, runs=self._runs, stop=self._stop, abandon=self._abandon)
@@ -251,37 +252,30 @@ class Job:
                 self._query = None
             else:
                 self._progress.begin(checkpoint)
-                self._query = self._start_query(spark, self._presence, checkpoint, frame, sinks, steps)
+                self._query = self._start_query(spark, self._presence, checkpoint, root)
             self._life.started()
         except BaseException:
             self._end()
             raise
 
-    def _start_query(
-        self,
-        spark: SparkSession,
-        presence: Presence,
-        checkpoint: str,
-        frame: DataFrame,
-        sinks: list[tuple[Origin | None, Sink]],
-        steps: list[Any],
-    ) -> StreamingQuery:
+    def _start_query(self, spark: SparkSession, presence: Presence, checkpoint: str, root: Root) -> StreamingQuery:
         if _is_running(spark, self.name):
             raise JobFailed(
                 f"The job {self.name!r} cannot start: another query of this name is running in the same session.",
                 todo="stop that one first, or give this job another name",
             )
-        problems = required_problems(spark) if steps else []
+        plans = [step.plan for step in root.steps]
+        problems = required_problems(spark) if plans else []
         if problems:
             raise InvalidStep(self.name, problems)
-        for note in check_job_manifest(spark, checkpoint, self.name, steps):
+        for note in check_job_manifest(spark, checkpoint, self.name, plans):
             self._progress.note(f"stored state, {note}")
         self._open_sinks(spark, checkpoint)
-        writer = frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
+        writer = root.frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
         writer = self._triggered(writer.outputMode("append"))
-        self._handler = handler = Handler(self._life, presence, checkpoint, sinks, self._batches_max())
+        self._handler = handler = Handler(self._life, presence, checkpoint, root.sinks, self._batches_max())
         budget = None if self._memory_budget_bytes is None else str(self._memory_budget_bytes)
-        with self._settings(spark, checkpoint, steps), rebuilding(spark), local_property(spark, MEMORY_BUDGET, budget):
+        with self._settings(spark, checkpoint, plans), rebuilding(spark), local_property(spark, MEMORY_BUDGET, budget):
             query: StreamingQuery = writer.foreachBatch(handler).start()
         handler.query_id.set(str(query.id))
         return query
@@ -449,23 +443,6 @@ class Job:
 
     # What the query is
 
-    def _root(self) -> tuple[DataFrame, list[tuple[Origin | None, Sink]]]:
-        """The DataFrame that the query runs, and for each sink what to take out of it."""
-        origins = [origin_of(df) for df, _ in self._writes]
-        sinks = [sink for _, sink in self._writes]
-        first = origins[0]
-        if first is not None and all(o is not None and o.packed is first.packed for o in origins):
-            return first.packed, list(zip(origins, sinks, strict=True))
-        if len(self._writes) == 1:
-            return self._writes[0][0], [(None, sinks[0])]
-        raise InvalidStep(
-            self.name,
-            [
-                "Several outputs in one query must be outputs of one step, unchanged. Select and filter inside the "
-                "sink (hf.sinks.ForeachBatch), or write them with jobs of their own."
-            ],
-        )
-
     def _triggered(self, writer: Any) -> Any:
         trigger = self._trigger
         if isinstance(trigger, AvailableNow):
@@ -498,25 +475,6 @@ def _problems(name: Any, tolerated_failures: Any, retained_batches: Any, budget:
         yield f"retained_batches is {retained_batches!r}; it must be a whole number from 1 on."
     if budget is not None and (type(budget) is not int or budget < 0):
         yield f"memory_budget_bytes is {budget!r}; it must be a number of bytes."
-
-
-def _unique_steps(job: str, frames: list[DataFrame]) -> list[Any]:
-    """The steps of the query; their names, by which their state is found, must differ."""
-    steps: dict[int, Any] = {}
-    for frame in frames:
-        steps |= {id(step): step for step in steps_above(frame)}
-    names = [step.name for step in steps.values()]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    problems = [f"Two steps have the name {name!r}; give one of them another: name='...'." for name in doubled]
-    problems += [
-        f"The output of the step {step.name!r} is used twice in one query, so that it would run twice, with two copies "
-        "of its state: filter and select in the sink, hf.sinks.ForeachBatch."
-        for frame in frames
-        for step in doubled_steps(frame)
-    ]
-    if problems:
-        raise InvalidStep(job, problems)
-    return list(steps.values())
 
 
 def _is_running(spark: SparkSession, name: str) -> bool:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -13,19 +11,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.spark.stages.payload import from_payload
 
-__all__ = ["Origin", "Outputs", "origin_of", "unpack"]
-
-
-@dataclass(frozen=True, eq=False)
-class Origin:
-    """Where an output DataFrame comes from, so that a job can write several outputs of one step in one query."""
-
-    packed: DataFrame
-    tag: str
-    schema: StructType
-    plan: Any
-    metrics: Any
-    """The step's accumulator."""
+__all__ = ["Outputs", "unpack"]
 
 
 def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -38,18 +24,6 @@ def unpack(packed: DataFrame, tag: str, schema: StructType) -> DataFrame:
     """The rows of one tag."""
     payloads = packed.where(F.col("tag") == tag).select("payload")
     return payloads.mapInArrow(_unpacked, schema)
-
-
-def output(origin: Origin) -> DataFrame:
-    """The DataFrame of an origin, marked with it."""
-    frame = unpack(origin.packed, origin.tag, origin.schema)
-    frame._holdfast_origin = origin  # type: ignore[attr-defined]
-    return frame
-
-
-def origin_of(frame: DataFrame) -> Origin | None:
-    """Where a DataFrame comes from, if it is the unchanged output of a step."""
-    return getattr(frame, "_holdfast_origin", None)
 
 
 class Outputs:

@@ -30,8 +30,7 @@ from holdfast.spark.stages.pack import PACKED_SCHEMA, pack_function
 from holdfast.spark.stages.panes import PaneLayout
 from holdfast.spark.stages.plan import Reader, StepPlan
 from holdfast.spark.stages.processor import OUTPUT_SCHEMA, transformed, with_batch_time
-from holdfast.spark.stages.unpack import Origin, Outputs
-from holdfast.spark.stages.unpack import output as output_frame
+from holdfast.spark.stages.unpack import Outputs, unpack
 from holdfast.spark.steps.initial_state import initial_blobs, initial_problems
 from holdfast.spark.steps.lineage import plan_text, register, steps_above
 from holdfast.spark.steps.side_inputs import send_all
@@ -95,7 +94,7 @@ def check_stream(source: KeyedSource, step: Step, options: StepOptions) -> None:
     problems = [
         f"There is a step {step.name!r} above this one already; give one of them another name: name='...'."
         for above in steps_above(source.df)
-        if above.name == step.name
+        if above.plan.name == step.name
     ]
     if needs and source.timestamp is None:
         problems.append(f"{needs} event time, but the stream has no timestamp: hf.keyed(..., timestamp='...').")
@@ -213,21 +212,22 @@ def outputs_of(
     spark = source.df.sparkSession
     metrics = spark.sparkContext.accumulator(StepMetrics(), MetricsParam())
     # A step over a batch has no state in a checkpoint, whatever query its rows go into.
-    mark = register(plan) if source.df.isStreaming else "holdfast_bounded_step"
-    pack = pack_function(plan.key_groups, mark, lift)
+    built = register(plan, metrics) if source.df.isStreaming else None
+    pack = pack_function(plan.key_groups, "holdfast_bounded_step" if built is None else built.mark, lift)
     packed = source.prepared(plan.key_groups, plan.parallel_over).mapInArrow(pack, PACKED_SCHEMA)
-    if source.df.isStreaming:
+    if built is not None:
         watch_starts(spark)
         begun_with = None if initial is None else initial.groupBy("label")
         if _time_mode(plan) == "None":
             packed = with_batch_time(packed)
         grouped = packed.groupBy("label")
         results = transformed(grouped, plan, metrics, time_mode=_time_mode(plan), initial=begun_with)
+        built.packed = results
     else:
         results = packed.groupBy("label").applyInArrow(bounded_run(plan, metrics), OUTPUT_SCHEMA)
         if len(schemas) > 1:
             results = results.persist()
-    frames = {tag: output_frame(Origin(results, tag, schema, plan, metrics)) for tag, schema in schemas.items()}
+    frames = {tag: unpack(results, tag, schema) for tag, schema in schemas.items()}
     return Outputs(frames) if several else frames[MAIN_TAG]
 
 

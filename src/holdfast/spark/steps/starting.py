@@ -21,12 +21,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
 
 from holdfast.spark.session.settings import lacking_settings
+from holdfast.spark.session.versions import is_known_version
 from holdfast.spark.steps.lineage import steps_in
 
 __all__ = ["NO_DATA", "watch_starts"]
 
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
-_KNOWN_VERSIONS = ("4.3",)
 
 _watched: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
@@ -88,14 +88,14 @@ def _prepare(spark: SparkSession, query_id: str) -> None:
     own = execution.sparkSessionForStream().conf()
     wanted = lacking_settings(lambda option: own.get(option, None))
     to_end = execution.trigger().toString() == "AvailableNowTrigger"
-    if to_end and any(step.uses_processing_time for step in steps):
+    if to_end and any(step.plan.uses_processing_time for step in steps):
         wanted[NO_DATA] = "false"
     for option, value in wanted.items():
         own.set(option, value)
 
 
 def _advice(error: Exception) -> str:
-    known = pyspark.__version__.startswith(_KNOWN_VERSIONS)
+    known = is_known_version()
     why = str(error).strip().partition("\n")[0] if known else f"PySpark {pyspark.__version__} is unknown"
     return (
         f"A query of steps started with Spark's own writeStream could not be given its settings ({why:.200}). Run it with "

@@ -1,0 +1,140 @@
+"""Grafts: the stateless work between a step and a sink, applied to one micro-batch after another.
+
+A streaming query has one sink, and two branches below a stateful operator would run it twice. So the query of a job ends
+with the packed outputs of its step. What the user built on top of them, with ordinary DataFrame calls, is a plan in which
+the step is a node: for each micro-batch that node is replaced by the rows that the step has given, and Spark runs the rest
+as a batch. Both have the same columns, with the same ids, so nothing else in the plan changes.
+
+PySpark has no call that replaces a node. This is the only module that does it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.spark.session.versions import check_version
+from holdfast.spark.steps.lineage import BuiltStep, steps_in
+
+__all__ = ["Graft"]
+
+_STEP = "TransformWithStateInPySpark"
+_STATELESS = frozenset(
+    {
+        "CollectMetrics",
+        "DataFrameDropColumns",
+        "EventTimeWatermark",
+        "Expand",
+        "Filter",
+        "Generate",
+        "Join",
+        "MapInArrow",
+        "MapInPandas",
+        "Project",
+        "RebalancePartitions",
+        "Repartition",
+        "RepartitionByExpression",
+        "ResolvedHint",
+        "Sample",
+        "SubqueryAlias",
+        "Union",
+        "Unpivot",
+        "View",
+    }
+)
+"""What treats each row by itself, so that a micro-batch needs no other. Anything else may keep state in a stream."""
+_OF_THE_LEFT = frozenset({"Inner", "LeftOuter", "LeftSemi", "LeftAnti", "Cross"})
+_OF_THE_RIGHT = frozenset({"Inner", "RightOuter", "Cross"})
+"""Joins that give for each row of a stream, on that side, what they would give for all rows together."""
+
+Path = tuple[int, ...]
+"""The way from the root of a plan to a node: which child, at each node."""
+
+
+@dataclass(frozen=True)
+class Graft:
+    """A streaming DataFrame as work on the outputs of steps."""
+
+    frame: DataFrame
+    found: tuple[tuple[Path, BuiltStep], ...]
+    """The steps next to it, and where they are in its plan."""
+    problems: tuple[str, ...]
+    """Why it cannot be applied to a micro-batch by itself."""
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> Graft:
+        found: list[tuple[Path, BuiltStep]] = []
+        problems: dict[str, None] = {}
+        _walk(_analyzed(frame), (), found, problems)
+        return cls(frame, tuple(found), tuple(problems))
+
+    @property
+    def steps(self) -> tuple[BuiltStep, ...]:
+        return tuple(dict.fromkeys(step for _, step in self.found))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is an output as the step gives it: the rows of its tag, unpacked."""
+        return [path for path, _ in self.found] == [(0, 0, 0)]
+
+    def onto(self, packed: DataFrame) -> DataFrame:
+        """The rows that the DataFrame stands for, of one micro-batch. `packed` has the outputs of the only step."""
+        check_version("Stateless work on several outputs", "write each output with a job of its own, or unchanged")
+        spark = packed.sparkSession
+        rows = _analyzed(packed)
+        plan = _analyzed(self.frame)
+        for path, _ in self.found:
+            plan = _replaced(spark, plan, path, rows)
+        jvm: Any = spark._jvm
+        return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+
+
+def _analyzed(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _children(node: Any) -> list[Any]:
+    children = node.children()
+    return [children.apply(number) for number in range(children.size())]
+
+
+def _walk(node: Any, path: Path, found: list[tuple[Path, BuiltStep]], problems: dict[str, None]) -> None:
+    """Finds the steps, and what stands between them and the root that is not stateless. What is no stream is left alone."""
+    if not node.isStreaming():
+        return
+    name, children = node.nodeName(), _children(node)
+    above = steps_in(node.toString()) if name == _STEP else []
+    if above:
+        # The text begins with the node itself, so that its own mark comes first.
+        found.append((path, above[0]))
+        return
+    if not children:
+        problems["rows of a source that pass no step"] = None
+    elif name not in _STATELESS:
+        problems[f"{name}, for which Spark keeps state of its own"] = None
+    elif name == "Join":
+        problems.update(dict.fromkeys(_join_problems(node, children)))
+    for number, child in enumerate(children):
+        _walk(child, (*path, number), found, problems)
+
+
+def _join_problems(node: Any, children: list[Any]) -> list[str]:
+    left, right = (child.isStreaming() for child in children)
+    kind = str(node.joinType().toString())
+    if left and right:
+        return ["a join of two streams, for which Spark keeps state of its own"]
+    if kind not in (_OF_THE_LEFT if left else _OF_THE_RIGHT):
+        return [f"a {kind} join, whose rows depend on the whole stream"]
+    return []
+
+
+def _replaced(spark: SparkSession, node: Any, path: Path, by: Any) -> Any:
+    """A plan with the node at the end of the path replaced."""
+    if not path:
+        return by
+    children = _children(node)
+    children[path[0]] = _replaced(spark, children[path[0]], path[1:], by)
+    jvm: Any = spark._jvm
+    return node.withNewChildren(jvm.PythonUtils.toSeq(children))

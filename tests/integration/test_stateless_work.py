@@ -1,0 +1,148 @@
+"""Ordinary DataFrame work between a step and its sinks: each sink has its own, the step runs once."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import functions as F
+
+import holdfast as hf
+from integration.functions import Count
+
+OUTPUT = "k string, n int"
+
+
+class Split(hf.DoFn):
+    """Counts; every second element of a key is also told apart."""
+
+    SEEN = hf.ValueStateSpec("seen", hf.VarIntCoder())
+
+    def process(self, element, seen=hf.DoFn.StateParam(SEEN)):
+        key, value = element
+        number = (seen.read() or 0) + 1
+        seen.write(number)
+        yield key, value, number
+        if number % 2 == 0:
+            yield hf.TaggedOutput("even", (key, number))
+
+
+@pytest.fixture
+def rows(feed):
+    made = feed("k string, v int")
+    made.add(*({"k": "abc"[i % 3], "v": i} for i in range(6)))
+    made.add(*({"k": "ab"[i % 2], "v": i} for i in range(6, 10)))
+    return made
+
+
+# The elements in their order, with the number that each has among those of its key.
+WANTED = [("a", 0, 1), ("b", 1, 1), ("c", 2, 1), ("a", 3, 2), ("b", 4, 2), ("c", 5, 2)]
+WANTED += [("a", 6, 3), ("b", 7, 3), ("a", 8, 4), ("b", 9, 4)]
+EVEN = [(k, n) for k, _, n in WANTED if n % 2 == 0]
+
+
+@pytest.fixture
+def split(rows):
+    return hf.keyed(rows.df, key="k", value="v").par_do(
+        Split(), output="k string, v int, n int", outputs={"even": "k string, n int"}, key_groups=2
+    )
+
+
+def plain(rows):
+    return sorted(tuple(row) for row in rows)
+
+
+def test_each_sink_has_work_of_its_own(spark, split, run_job):
+    names = spark.createDataFrame([("a", "ada"), ("b", "bob")], "k string, name string")
+    main = split.main
+    outputs = [
+        main.where(main.n > 1).select("v", (F.col("n") * 10).alias("tens")),
+        main.join(names, "k").withColumn("part", F.explode(F.array(F.lit(1), F.lit(2)))).drop("v"),
+        main.join(names, "k", "left_anti"),
+        split.even,
+        split.even.withColumnRenamed("n", "number"),
+    ]
+    high, named, unnamed, even, renamed = map(plain, run_job(*outputs))
+    assert high == sorted((v, 10 * n) for _, v, n in WANTED if n > 1)
+    wanted = [(k, n, {"a": "ada", "b": "bob"}[k], part) for k, _, n in WANTED if k != "c" for part in (1, 2)]
+    assert named == sorted(wanted)
+    assert unnamed == sorted((k, v, n) for k, v, n in WANTED if k == "c")
+    assert even == renamed == sorted(EVEN)
+
+
+def test_outputs_of_a_step_are_put_together(split, run_job):
+    both = split.main.select("k", "n").union(split.even)
+    [found, again] = run_job(both, both.where("k = 'a'"))
+    assert plain(found) == sorted([(k, n) for k, _, n in WANTED] + EVEN)
+    assert plain(again) == [row for row in plain(found) if row[0] == "a"]
+
+
+def test_an_output_that_is_used_twice_runs_once(split, run_job):
+    main = split.main
+    [found] = run_job(main.where("n = 1").unionByName(main.where("n > 1")))
+    assert plain(found) == sorted(WANTED)
+
+
+def test_functions_and_sql(spark, split, run_job):
+    split.main.createOrReplaceTempView("counted")
+    doubled = F.udf(lambda v: v * 2, "int")
+
+    def kept(batches):
+        for batch in batches:
+            yield batch.slice(0, batch.num_rows)
+
+    outputs = [
+        spark.sql("SELECT k, sum_of.x FROM counted LATERAL VIEW explode(array(v, n)) sum_of AS x WHERE n < 2"),
+        split.main.select("k", doubled("v").alias("twice")),
+        split.main.mapInArrow(kept, "k string, v int, n int").alias("other").where("other.n = 1"),
+    ]
+    by_sql, twice, mapped = map(plain, run_job(*outputs))
+    assert by_sql == sorted((k, x) for k, v, n in WANTED if n < 2 for x in (v, n))
+    assert twice == sorted((k, 2 * v) for k, v, _ in WANTED)
+    assert mapped == sorted(row for row in WANTED if row[2] == 1)
+
+
+def test_the_step_runs_once(split, tmp_path):
+    job = hf.Job("once", checkpoint=str(tmp_path / "checkpoint"), trigger="available now", progress=False)
+    for frame in (split.main, split.main.where("n > 1"), split.even.union(split.even)):
+        job.write(frame, hf.sinks.Collect())
+    job.run()
+    assert job.metrics["Split"].elements == len(WANTED)
+
+
+def test_a_job_resumes(rows, split, run_job):
+    run_job(split.main, split.even.where("n > 2"))
+    rows.add({"k": "a", "v": 100})
+    main, even = run_job(split.main, split.even.where("n > 2"))
+    assert (plain(main), plain(even)) == ([("a", 100, 5)], [])
+
+
+@pytest.mark.parametrize(
+    ("work", "named"),
+    [
+        (lambda main: main.groupBy("k").count(), "Aggregate, for which Spark keeps state of its own"),
+        (lambda main: main.dropDuplicates(["k"]), "Deduplicate, for which Spark keeps state of its own"),
+        (lambda main: main.limit(1), "GlobalLimit, for which Spark keeps state of its own"),
+        (lambda main: main.alias("l").join(main.alias("r"), F.col("l.v") == F.col("r.v")), "a join of two streams"),
+    ],
+    ids=["aggregate", "deduplicate", "limit", "join"],
+)
+def test_work_with_state_of_its_own_is_refused(split, run_job, work, named):
+    """It would see one micro-batch only, and give something else than it says."""
+    with pytest.raises(hf.InvalidStep, match=named):
+        run_job(work(split.main), split.even)
+
+
+def test_an_outer_join_on_the_other_side_is_refused(spark, split, run_job):
+    names = spark.createDataFrame([("a", "ada"), ("z", "zoe")], "k string, name string")
+    with pytest.raises(hf.InvalidStep, match="a RightOuter join, whose rows depend on the whole stream"):
+        run_job(split.main.join(names, "k", "right"), split.even)
+
+
+def test_rows_of_the_source_itself_are_refused(rows, split, run_job):
+    with pytest.raises(hf.InvalidStep, match="rows of a source that pass no step"):
+        run_job(split.main, rows.df)
+
+
+def test_steps_beside_each_other_are_refused(rows, split, run_job):
+    other = hf.keyed(rows.df, key="k", value="v").par_do(Count(), output=OUTPUT)
+    with pytest.raises(hf.InvalidStep, match="must come from one step; these come from 'Count', 'Split'"):
+        run_job(split.main, other)
