@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 from pyspark.sql import functions as F
 
@@ -115,20 +118,65 @@ def test_a_job_resumes(rows, split, run_job):
     assert (plain(main), plain(even)) == ([("a", 100, 5)], [])
 
 
+class Failing(hf.sinks.Sink):
+    """Fails with its first micro-batch, after the sinks before it have written theirs."""
+
+    evaluates_all = True
+
+    def __init__(self):
+        self.tries = 0
+
+    def write_batch(self, rows, info):
+        self.tries += 1
+        if self.tries == 1:
+            raise RuntimeError("no room")
+        rows.collect()
+
+
+def test_a_failure_between_two_sinks(spark, split, tmp_path):
+    """The sinks before it are given the micro-batch again, and change nothing."""
+    failing = Failing()
+    job = hf.Job(
+        "between", checkpoint=str(tmp_path / "checkpoint"), trigger="available now", progress=False, tolerated_failures=1
+    )
+    job.write(split.main.where("n > 1").select("k", "n"), hf.sinks.Parquet(str(tmp_path / "high")))
+    job.write(split.even.withColumn("tens", F.col("n") * 10), hf.sinks.Sqlite(str(tmp_path / "even.sqlite"), "even"))
+    job.write(split.main, failing)
+    job.write(split.main.select("v"), after := hf.sinks.Collect())
+    job.run()
+    assert failing.tries == 3
+    assert plain(spark.read.parquet(str(tmp_path / "high")).select("k", "n").collect()) == sorted(
+        (k, n) for k, _, n in WANTED if n > 1
+    )
+    with closing(sqlite3.connect(tmp_path / "even.sqlite")) as database:
+        assert sorted(database.execute("SELECT k, n, tens FROM even")) == sorted((k, n, 10 * n) for k, n in EVEN)
+    assert plain(after.rows) == [(v,) for _, v, _ in WANTED]
+
+
 @pytest.mark.parametrize(
     ("work", "named"),
     [
-        (lambda main: main.groupBy("k").count(), "Aggregate, for which Spark keeps state of its own"),
-        (lambda main: main.dropDuplicates(["k"]), "Deduplicate, for which Spark keeps state of its own"),
-        (lambda main: main.limit(1), "GlobalLimit, for which Spark keeps state of its own"),
+        (lambda main: main.groupBy("k").count(), "Aggregate, which does not treat each row by itself"),
+        (lambda main: main.dropDuplicates(["k"]), "Deduplicate, which does not treat each row by itself"),
+        (lambda main: main.limit(1), "GlobalLimit, which does not treat each row by itself"),
+        (lambda main: main.distinct(), "Deduplicate, which does not"),
+        (lambda main: main.observe("seen", F.count(F.lit(1))), "CollectMetrics, which does not"),
+        (lambda main: main.union(main.sparkSession.createDataFrame([("z", 0, 0)], main.schema)), "a union with a batch"),
         (lambda main: main.alias("l").join(main.alias("r"), F.col("l.v") == F.col("r.v")), "a join of two streams"),
     ],
-    ids=["aggregate", "deduplicate", "limit", "join"],
+    ids=["aggregate", "deduplicate", "limit", "distinct", "observe", "union", "join"],
 )
 def test_work_with_state_of_its_own_is_refused(split, run_job, work, named):
     """It would see one micro-batch only, and give something else than it says."""
     with pytest.raises(hf.InvalidStep, match=named):
         run_job(work(split.main), split.even)
+
+
+def test_a_subquery_over_a_table(spark, split, run_job):
+    spark.createDataFrame([("a",), ("c",)], "k string").createOrReplaceTempView("chosen")
+    split.main.createOrReplaceTempView("told")
+    found, _ = run_job(spark.sql("SELECT k, n FROM told WHERE k IN (SELECT k FROM chosen)"), split.even)
+    assert plain(found) == sorted((k, n) for k, _, n in WANTED if k in "ac")
 
 
 def test_an_outer_join_on_the_other_side_is_refused(spark, split, run_job):

@@ -59,8 +59,8 @@ def _is_to_be_grafted(grafts: list[Graft]) -> bool:
 
 def _problems(grafts: list[Graft], sinks: list[Sink]) -> list[str]:
     problems = [
-        f"What is written to {sink!r} has {problem}. In a job with several outputs, only stateless work may stand between a "
-        "step and a sink: do the rest in the sink (hf.sinks.ForeachBatch), or write it with a job of its own."
+        f"What is written to {sink!r} has {problem}. In a job with several outputs, each row must stand for itself between "
+        "the step and a sink: do the rest in the sink (hf.sinks.ForeachBatch), or write it with a job of its own."
         for graft, sink in zip(grafts, sinks, strict=True)
         for problem in graft.problems
     ]

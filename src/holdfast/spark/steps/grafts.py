@@ -23,7 +23,6 @@ __all__ = ["Graft"]
 _STEP = "TransformWithStateInPySpark"
 _STATELESS = frozenset(
     {
-        "CollectMetrics",
         "DataFrameDropColumns",
         "EventTimeWatermark",
         "Expand",
@@ -67,6 +66,7 @@ class Graft:
     def of(cls, frame: DataFrame) -> Graft:
         found: list[tuple[Path, BuiltStep]] = []
         problems: dict[str, None] = {}
+        # There are no steps inside of its expressions: Spark refuses a subquery over a stream.
         _walk(_analyzed(frame), (), found, problems)
         return cls(frame, tuple(found), tuple(problems))
 
@@ -113,9 +113,12 @@ def _walk(node: Any, path: Path, found: list[tuple[Path, BuiltStep]], problems: 
     if not children:
         problems["rows of a source that pass no step"] = None
     elif name not in _STATELESS:
-        problems[f"{name}, for which Spark keeps state of its own"] = None
+        problems[f"{name}, which does not treat each row by itself"] = None
     elif name == "Join":
         problems.update(dict.fromkeys(_join_problems(node, children)))
+    elif name == "Union" and not all(child.isStreaming() for child in children):
+        # Its rows would come again with every micro-batch.
+        problems["a union with a batch DataFrame"] = None
     for number, child in enumerate(children):
         _walk(child, (*path, number), found, problems)
 
@@ -124,7 +127,7 @@ def _join_problems(node: Any, children: list[Any]) -> list[str]:
     left, right = (child.isStreaming() for child in children)
     kind = str(node.joinType().toString())
     if left and right:
-        return ["a join of two streams, for which Spark keeps state of its own"]
+        return ["a join of two streams"]
     if kind not in (_OF_THE_LEFT if left else _OF_THE_RIGHT):
         return [f"a {kind} join, whose rows depend on the whole stream"]
     return []

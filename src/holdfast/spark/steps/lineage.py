@@ -57,11 +57,15 @@ def steps_above(frame: DataFrame) -> list[BuiltStep]:
 
 def doubled_steps(frame: DataFrame) -> list[BuiltStep]:
     """The steps that are in the plan of a DataFrame more than once, each of which would run as often."""
-    numbers = [int(number) for number in _MARK.findall(plan_text(frame))]
+    numbers = _marks_in(plan_text(frame))
     return [_steps[number] for number in dict.fromkeys(numbers) if numbers.count(number) > 1 and number in _steps]
 
 
 def steps_in(text: str) -> list[BuiltStep]:
     """The steps in the text of a logical plan, in its order."""
-    numbers = dict.fromkeys(int(number) for number in _MARK.findall(text))
-    return [_steps[number] for number in numbers if number in _steps]
+    return [_steps[number] for number in dict.fromkeys(_marks_in(text)) if number in _steps]
+
+
+def _marks_in(text: str) -> list[int]:
+    """The numbers of the steps in the text of a logical plan, each as often as it is there."""
+    return [int(number) for number in _MARK.findall(text)]
