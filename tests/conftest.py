@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import class_archive
 import scheduling
 import tiers
 
@@ -24,9 +25,17 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     tiers.enter_tier(config.getoption("--tier"))
-    os.environ.setdefault("SPARK_CONF_DIR", str(_TESTS / "spark_conf"))
     if tiers.current_tier().name == "fast":
         sys.addaudithook(tiers.refuse_spark)
+        return
+    if _starts_workers(config):
+        class_archive.make_archive()
+    class_archive.share_archive()
+
+
+def _starts_workers(config):
+    """Whether this process gives the tests to others, as `make test` does; a few tests by themselves should not wait."""
+    return bool(config.getoption("numprocesses", None)) and not config.getoption("collectonly")
 
 
 @pytest.hookimpl(trylast=True)

@@ -17,6 +17,9 @@ from ledger import OUTPUT, Ledger  # type: ignore[import-not-found]  # run as a 
 
 import holdfast as hf
 
+# An executor that lives for seconds would spend most of them on compiling what it never runs again.
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -46,7 +49,11 @@ def _job(options: argparse.Namespace) -> hf.Job:
     spark = hf.session(
         "fault",
         cores=2,
-        config={"spark.master": options.master, "spark.driver.memory": "1g"},
+        config={
+            "spark.master": options.master,
+            "spark.driver.memory": "1g",
+            "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+        },
         memory_budget_bytes=options.memory_budget_bytes,
     )
     source = spark.readStream.schema("k string, v long, at timestamp")

@@ -27,8 +27,6 @@ __all__ = ["Place", "Process", "Program", "read_sink"]
 
 _POLL_SECONDS = 0.002
 _STILL_SECONDS_MAX = 90
-# A JVM that lives for seconds spends most of them on compiling what it never runs again.
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _COLUMNS = ["k", "event", "life", "n", "value", "at", "total", "digest"]
 
 
@@ -148,7 +146,7 @@ class Program:
                 text=True,
                 start_new_session=True,
                 cwd=place.root,
-                env={**os.environ, "JAVA_TOOL_OPTIONS": _JAVA_OPTIONS, **(env or {})},
+                env={**os.environ, **(env or {})},
             )
         self.said: list[str] = []
         self._reader = threading.Thread(target=self._listen, daemon=True)

@@ -328,7 +328,7 @@ def program(folder, fresh):
 
     def start():
         path = str(Path(hf.__file__).parents[1])
-        environment = {**os.environ, "PYTHONPATH": path, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+        environment = {**os.environ, "PYTHONPATH": path}
         child = subprocess.Popen(
             [*command, str(folder), fresh, "program"], stdout=subprocess.PIPE, text=True, env=environment
         )
