@@ -49,6 +49,10 @@ def split(rows):
     )
 
 
+def plain_sink(rows, batch_id):
+    rows.collect()
+
+
 def plain(rows):
     return sorted(tuple(row) for row in rows)
 
@@ -109,6 +113,15 @@ def test_the_step_runs_once(split, tmp_path):
         job.write(frame, hf.sinks.Collect())
     job.run()
     assert job.metrics["Split"].elements == len(WANTED)
+
+
+def test_what_is_shown(split, tmp_path):
+    assert repr(split) == "Outputs(main: k string, v int, n int; even: k string, n int)"
+    assert "<td>even</td><td>k string, n int</td>" in split._repr_html_()
+    job = hf.Job("shown", checkpoint=str(tmp_path / "checkpoint"), trigger="available now", progress=False)
+    assert repr(job) == f"Job('shown', checkpoint='{tmp_path}/checkpoint': new, writes nothing yet)"
+    job.write(split.main, hf.sinks.Collect()).write(split.even, hf.sinks.ForeachBatch(plain_sink)).run()
+    assert repr(job).endswith("ended, writes Collect(10 rows), ForeachBatch(plain_sink))")
 
 
 def test_a_job_resumes(rows, split, run_job):

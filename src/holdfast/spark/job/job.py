@@ -209,6 +209,10 @@ class Job:
         """What each step has done since it was built, by its name."""
         return {name: accumulator.value for name, accumulator in self._metrics.items()}
 
+    def __repr__(self) -> str:
+        sinks = ", ".join(repr(sink) for _, sink in self._writes) or "nothing yet"
+        return f"Job({self.name!r}, checkpoint={self.checkpoint!r}: {self._life.phase.value}, writes {sinks})"
+
     def __enter__(self) -> Job:
         return self
 

@@ -30,6 +30,9 @@ class ForeachBatch(Sink):
         self._function = function
         self._wants_info = _required(function) == 3
 
+    def __repr__(self) -> str:
+        return f"ForeachBatch({getattr(self._function, '__qualname__', repr(self._function))})"
+
     def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:
         more = (info,) if self._wants_info else ()
         self._function(rows, info.batch_id, *more)
@@ -85,6 +88,9 @@ class Collect(Sink):
     @property
     def place(self) -> Hashable:
         return "memory", id(self)
+
+    def __repr__(self) -> str:
+        return f"Collect({len(self.rows)} rows)"
 
     def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:
         collected = rows.collect()

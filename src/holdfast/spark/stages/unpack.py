@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -52,4 +53,16 @@ class Outputs:
         return len(self._frames)
 
     def __repr__(self) -> str:
-        return f"Outputs({', '.join(self._frames)})"
+        described = "; ".join(f"{tag}: {_columns(frame)}" for tag, frame in self._frames.items())
+        return f"Outputs({described})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(tag)}</td><td>{html.escape(_columns(frame))}</td></tr>"
+            for tag, frame in self._frames.items()
+        )
+        return f"<table><thead><tr><th>output</th><th>columns</th></tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _columns(frame: DataFrame) -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields)

@@ -227,7 +227,8 @@ def outputs_of(
         results = packed.groupBy("label").applyInArrow(bounded_run(plan, metrics), OUTPUT_SCHEMA)
         if len(schemas) > 1:
             results = results.persist()
-    frames = {tag: unpack(results, tag, schema) for tag, schema in schemas.items()}
+    main_first = sorted(schemas, key=lambda tag: tag != MAIN_TAG)
+    frames = {tag: unpack(results, tag, schemas[tag]) for tag in main_first}
     return Outputs(frames) if several else frames[MAIN_TAG]
 
 
