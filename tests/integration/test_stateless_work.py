@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+import pandas as pd
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 import holdfast as hf
 from integration.functions import Count
@@ -172,12 +174,14 @@ def test_a_failure_between_two_sinks(spark, split, tmp_path):
         (lambda main: main.groupBy("k").count(), "Aggregate, which does not treat each row by itself"),
         (lambda main: main.dropDuplicates(["k"]), "Deduplicate, which does not treat each row by itself"),
         (lambda main: main.limit(1), "GlobalLimit, which does not treat each row by itself"),
+        (lambda main: main.withColumn("id", F.expr("uuid()")), r"uuid\(\), whose values would come again"),
+        (lambda main: main.where(F.rand() < 0.5), r"rand\(\), whose values would come again"),
         (lambda main: main.distinct(), "Deduplicate, which does not"),
         (lambda main: main.observe("seen", F.count(F.lit(1))), "CollectMetrics, which does not"),
         (lambda main: main.union(main.sparkSession.createDataFrame([("z", 0, 0)], main.schema)), "a union with a batch"),
         (lambda main: main.alias("l").join(main.alias("r"), F.col("l.v") == F.col("r.v")), "a join of two streams"),
     ],
-    ids=["aggregate", "deduplicate", "limit", "distinct", "observe", "union", "join"],
+    ids=["aggregate", "deduplicate", "limit", "uuid", "rand", "distinct", "observe", "union", "join"],
 )
 def test_work_with_state_of_its_own_is_refused(split, run_job, work, named):
     """It would see one micro-batch only, and give something else than it says."""
@@ -190,6 +194,51 @@ def test_a_subquery_over_a_table(spark, split, run_job):
     split.main.createOrReplaceTempView("told")
     found, _ = run_job(spark.sql("SELECT k, n FROM told WHERE k IN (SELECT k FROM chosen)"), split.even)
     assert plain(found) == sorted((k, n) for k, _, n in WANTED if k in "ac")
+
+
+def test_a_part_of_a_query_that_has_a_name(spark, split, run_job):
+    split.main.createOrReplaceTempView("told")
+    named = spark.sql("WITH high AS (SELECT k, n FROM told WHERE n > 1) SELECT * FROM high")
+    with pytest.raises(hf.InvalidStep, match="can be a temporary view instead"):
+        run_job(named, split.even)
+
+
+class Total(StatefulProcessor):
+    """Spark's own way to count."""
+
+    def init(self, handle):
+        self.seen = handle.getValueState("seen", "n int")
+
+    def handleInputRows(self, key, rows, timerValues):
+        count = (self.seen.get()[0] if self.seen.exists() else 0) + sum(len(part) for part in rows)
+        self.seen.update((count,))
+        yield pd.DataFrame({"k": [key[0]], "t": [count]})
+
+    def close(self):
+        pass
+
+
+def test_a_stateful_operator_of_sparks_own_is_no_step(split, run_job):
+    totals = split.main.groupBy("k").transformWithStateInPandas(Total(), "k string, t int", "Append", "None")
+    with pytest.raises(hf.InvalidStep, match="TransformWithStateInPySpark, which does not"):
+        run_job(totals, split.even)
+    [found] = run_job(totals.where("t > 0").where("t > 1").select("k", "t"), checkpoint="alone")
+    assert plain(found) == [("a", 2), ("a", 4), ("b", 2), ("b", 4), ("c", 2)]
+
+
+def test_the_length_of_plans_as_text_does_not_matter(spark, split, run_job):
+    option = "spark.sql.maxPlanStringLength"
+    spark.conf.set(option, "100")
+    try:
+        main, _ = run_job(split.main.where("n > 0"), split.even)
+    finally:
+        spark.conf.unset(option)
+    assert plain(main) == sorted(WANTED)
+
+
+def test_all_outputs_together_are_refused(split, run_job):
+    with pytest.raises(hf.InvalidStep, match=r"give one of main, even, such as outputs\.main"):
+        run_job(split)
 
 
 def test_an_outer_join_on_the_other_side_is_refused(spark, split, run_job):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.spark.steps.lineage import plan_text
+from holdfast.spark.steps.lineage import analyzed
 from integration.functions import Count, Echo, Yields
 
 UTC = datetime.timezone.utc
@@ -266,4 +266,4 @@ def test_a_join_gives_back_the_times_it_got(spark):
 
 def test_a_watermark_is_never_less_than_was_asked_for(feed):
     stream = hf.keyed(feed("k string, at timestamp").df, key="k", timestamp="at", watermark=0.0015)
-    assert "0.002 seconds" in plan_text(stream.df)
+    assert "0.002 seconds" in analyzed(stream.df).toString()

@@ -449,6 +449,12 @@ class TestRecords:
         assert writer(pa.int64()).write([5, 6, None]).column(0).to_pylist() == [5, 6, None]
         assert writer(FITS["struct<x:bigint,y:string>"][0]).write([Spot(1, "a")]).column(0).to_pylist() == [STRUCT]
 
+    def test_an_empty_dict_of_a_single_column_is_not_guessed(self):
+        kind = pa.map_(pa.string(), pa.int64())
+        assert writer(kind).write([({},), (None,)]).column(0).to_pylist() == [[], None]
+        with pytest.raises(hf.OutputError, match=r"(?s)an empty dict.*yield \(\{\},\) for an empty map"):
+            writer(kind).write([{}])
+
     def test_nulls_of_a_struct_with_fields_that_must_not_be(self):
         kind = FITS["struct<x:bigint,y:string not null>"][0]
         assert written(kind, None, (1, "a"), None) == [None, STRUCT, None]

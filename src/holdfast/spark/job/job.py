@@ -52,6 +52,7 @@ from holdfast.spark.session.properties import MEMORY_BUDGET, local_property
 from holdfast.spark.session.settings import required_problems, session_lacks, with_settings, with_stop_timeout
 from holdfast.spark.sinks.base import Sink
 from holdfast.spark.sinks.plans import stored_query_id
+from holdfast.spark.stages.unpack import Outputs
 from holdfast.spark.steps.lineage import steps_above
 
 __all__ = ["Job"]
@@ -117,7 +118,11 @@ class Job:
             problems.append(f"{sink!r} is no sink: give hf.sinks.Parquet(...), Sqlite(...) or ForeachBatch(function).")
         elif sink.place is not None and sink.place in [other.place for _, other in self._writes]:
             problems.append(f"{sink!r} is written by another output of this job already: give each a place of its own.")
-        if not isinstance(df, DataFrame) or not df.isStreaming:
+        if isinstance(df, Outputs):
+            problems.append(
+                f"What is written is one output, not all of them: give one of {', '.join(df)}, such as outputs.main."
+            )
+        elif not isinstance(df, DataFrame) or not df.isStreaming:
             problems.append("What is written must be a streaming DataFrame; a batch one has its own df.write.")
         if self._query is not None:
             problems.append("The job has been started; bind all outputs before.")
@@ -387,6 +392,7 @@ class Job:
             with with_stop_timeout(self._writes[0][0].sparkSession):
                 query.stop()
         except Exception as error:
+            self._is_active(query)  # Raises if the reason is that there is no Spark any more.
             raise JobFailed(
                 f"The job {self.name!r} does not stop: what it is doing in micro-batch {self._life.inside} does not end.",
                 detail=f"Spark says: {error}",

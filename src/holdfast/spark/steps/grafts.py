@@ -16,11 +16,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.spark.session.versions import check_version
-from holdfast.spark.steps.lineage import BuiltStep, steps_in
+from holdfast.spark.steps.lineage import BuiltStep, analyzed, children, step_at
 
 __all__ = ["Graft"]
 
-_STEP = "TransformWithStateInPySpark"
 _STATELESS = frozenset(
     {
         "DataFrameDropColumns",
@@ -48,6 +47,8 @@ _OF_THE_LEFT = frozenset({"Inner", "LeftOuter", "LeftSemi", "LeftAnti", "Cross"}
 _OF_THE_RIGHT = frozenset({"Inner", "RightOuter", "Cross"})
 """Joins that give for each row of a stream, on that side, what they would give for all rows together."""
 
+_RANDOM = frozenset({"Rand", "RandStr", "Randn", "Shuffle", "Uniform", "Uuid"})
+
 Path = tuple[int, ...]
 """The way from the root of a plan to a node: which child, at each node."""
 
@@ -67,7 +68,7 @@ class Graft:
         found: list[tuple[Path, BuiltStep]] = []
         problems: dict[str, None] = {}
         # There are no steps inside of its expressions: Spark refuses a subquery over a stream.
-        _walk(_analyzed(frame), (), found, problems)
+        _walk(analyzed(frame), (), found, problems)
         return cls(frame, tuple(found), tuple(problems))
 
     @property
@@ -83,48 +84,43 @@ class Graft:
         """The rows that the DataFrame stands for, of one micro-batch. `packed` has the outputs of the only step."""
         check_version("Stateless work on several outputs", "write each output with a job of its own, or unchanged")
         spark = packed.sparkSession
-        rows = _analyzed(packed)
-        plan = _analyzed(self.frame)
+        rows = analyzed(packed)
+        plan = analyzed(self.frame)
         for path, _ in self.found:
             plan = _replaced(spark, plan, path, rows)
         jvm: Any = spark._jvm
         return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
-def _analyzed(frame: DataFrame) -> Any:
-    return frame._jdf.queryExecution().analyzed()
-
-
-def _children(node: Any) -> list[Any]:
-    children = node.children()
-    return [children.apply(number) for number in range(children.size())]
-
-
 def _walk(node: Any, path: Path, found: list[tuple[Path, BuiltStep]], problems: dict[str, None]) -> None:
     """Finds the steps, and what stands between them and the root that is not stateless. What is no stream is left alone."""
     if not node.isStreaming():
         return
-    name, children = node.nodeName(), _children(node)
-    above = steps_in(node.toString()) if name == _STEP else []
-    if above:
-        # The text begins with the node itself, so that its own mark comes first.
-        found.append((path, above[0]))
+    step = step_at(node)
+    if step is not None:
+        found.append((path, step))
         return
-    if not children:
+    name, below = node.nodeName(), children(node)
+    if name == "WithCTE":
+        # Wherever such a part is used, its plan says that it is a stream.
+        problems["a part with a name (WITH ... AS), which can be a temporary view instead"] = None
+        return
+    if not below:
         problems["rows of a source that pass no step"] = None
     elif name not in _STATELESS:
         problems[f"{name}, which does not treat each row by itself"] = None
     elif name == "Join":
-        problems.update(dict.fromkeys(_join_problems(node, children)))
-    elif name == "Union" and not all(child.isStreaming() for child in children):
+        problems.update(dict.fromkeys(_join_problems(node, below)))
+    elif name == "Union" and not all(child.isStreaming() for child in below):
         # Its rows would come again with every micro-batch.
         problems["a union with a batch DataFrame"] = None
-    for number, child in enumerate(children):
+    problems.update(dict.fromkeys(_random_problems(node)))
+    for number, child in enumerate(below):
         _walk(child, (*path, number), found, problems)
 
 
-def _join_problems(node: Any, children: list[Any]) -> list[str]:
-    left, right = (child.isStreaming() for child in children)
+def _join_problems(node: Any, below: list[Any]) -> list[str]:
+    left, right = (child.isStreaming() for child in below)
     kind = str(node.joinType().toString())
     if left and right:
         return ["a join of two streams"]
@@ -133,11 +129,24 @@ def _join_problems(node: Any, children: list[Any]) -> list[str]:
     return []
 
 
+def _random_problems(node: Any) -> list[str]:
+    """Spark gives random functions a new seed with every micro-batch of a stream, and with none of a batch."""
+    found = []
+    waiting = [node.expressions().apply(number) for number in range(node.expressions().size())]
+    while waiting:
+        expression = waiting.pop()
+        if not expression.deterministic():
+            if expression.nodeName() in _RANDOM:
+                found.append(f"{expression.prettyName()}(), whose values would come again with every micro-batch")
+            waiting += children(expression)
+    return found
+
+
 def _replaced(spark: SparkSession, node: Any, path: Path, by: Any) -> Any:
     """A plan with the node at the end of the path replaced."""
     if not path:
         return by
-    children = _children(node)
-    children[path[0]] = _replaced(spark, children[path[0]], path[1:], by)
+    below = children(node)
+    below[path[0]] = _replaced(spark, below[path[0]], path[1:], by)
     jvm: Any = spark._jvm
-    return node.withNewChildren(jvm.PythonUtils.toSeq(children))
+    return node.withNewChildren(jvm.PythonUtils.toSeq(below))

@@ -18,7 +18,7 @@ from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.step import build_step
 from holdfast.spark.stages.assign import event_micros, quoted
 from holdfast.spark.stages.unpack import Outputs
-from holdfast.spark.steps.lineage import plan_text
+from holdfast.spark.steps.lineage import has_watermark
 from holdfast.spark.steps.par_do import build_par_do
 from holdfast.spark.steps.source import KeyedSource
 from holdfast.spark.types.schemas import Schema
@@ -167,7 +167,7 @@ def _stream_problems(left: KeyedSource, right: Any) -> Iterator[str]:
     for which, side in (("left", left), ("right", right)):
         if side.timestamp is None:
             yield f"The {which} side has no timestamp, which a join needs: hf.keyed(..., timestamp='...')."
-        elif side.df.isStreaming and side.watermark is None and "EventTimeWatermark" not in plan_text(side.df):
+        elif side.df.isStreaming and side.watermark is None and not has_watermark(side.df):
             yield f"The {which} side has no watermark, so its rows would be kept forever: hf.keyed(..., watermark='...')."
         if side.windows.windowing is not None:
             yield f"The {which} side has windows, but a join goes by within=; leave out window_into."

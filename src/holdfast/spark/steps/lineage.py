@@ -1,22 +1,34 @@
 """Lineage: which steps a DataFrame depends on, found in its plan.
 
 A DataFrame forgets where it came from as soon as it is transformed, but its plan does not: the pack stage of a step is a
-function whose name contains the step's number. The public `explain` only prints the plan, and printed text can only be
-captured for the whole process; so this module asks the plan itself.
+function whose name contains the step's number. The public `explain` only prints the plan, cut off at a length that is a
+setting; so this module asks the nodes of the plan themselves.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-__all__ = ["BuiltStep", "doubled_steps", "plan_text", "register", "steps_above", "steps_in"]
+__all__ = [
+    "BuiltStep",
+    "analyzed",
+    "children",
+    "doubled_steps",
+    "has_watermark",
+    "register",
+    "step_at",
+    "steps_above",
+    "steps_in",
+]
 
 _MARK = re.compile(r"holdfast_step_(\d+)")
+_OPERATOR = "TransformWithStateInPySpark"
 _numbers = itertools.count(1)
 _steps: dict[int, BuiltStep] = {}
 
@@ -34,7 +46,7 @@ class BuiltStep:
 
     @property
     def mark(self) -> str:
-        """The name of its pack stage, which is found again in the plan of whatever depends on it."""
+        """The name of its pack stage, by which it is found in the plan of whatever depends on it."""
         return f"holdfast_step_{self.number}"
 
 
@@ -45,27 +57,57 @@ def register(plan: Any, metrics: Any) -> BuiltStep:
     return step
 
 
-def plan_text(frame: DataFrame) -> str:
-    """The logical plan of a DataFrame, as text."""
-    return str(frame._jdf.queryExecution().analyzed().toString())
+def analyzed(frame: DataFrame) -> Any:
+    """The logical plan of a DataFrame, in Spark's JVM."""
+    return frame._jdf.queryExecution().analyzed()
+
+
+def children(node: Any) -> list[Any]:
+    """The nodes below a node of a plan."""
+    below = node.children()
+    return [below.apply(number) for number in range(below.size())]
 
 
 def steps_above(frame: DataFrame) -> list[BuiltStep]:
     """The steps that a DataFrame depends on; those next to it come first."""
-    return steps_in(plan_text(frame))
+    return steps_in(analyzed(frame))
+
+
+def steps_in(plan: Any) -> list[BuiltStep]:
+    """The steps in a logical plan, those next to its root first."""
+    return list(dict.fromkeys(_all_steps(plan)))
 
 
 def doubled_steps(frame: DataFrame) -> list[BuiltStep]:
     """The steps that are in the plan of a DataFrame more than once, each of which would run as often."""
-    numbers = _marks_in(plan_text(frame))
-    return [_steps[number] for number in dict.fromkeys(numbers) if numbers.count(number) > 1 and number in _steps]
+    found = _all_steps(analyzed(frame))
+    return [step for step in dict.fromkeys(found) if found.count(step) > 1]
 
 
-def steps_in(text: str) -> list[BuiltStep]:
-    """The steps in the text of a logical plan, in its order."""
-    return [_steps[number] for number in dict.fromkeys(_marks_in(text)) if number in _steps]
+def has_watermark(frame: DataFrame) -> bool:
+    """Whether the rows of a stream have a watermark."""
+    return any(node.nodeName() == "EventTimeWatermark" for node in _streaming_nodes(analyzed(frame)))
 
 
-def _marks_in(text: str) -> list[int]:
-    """The numbers of the steps in the text of a logical plan, each as often as it is there."""
-    return [int(number) for number in _MARK.findall(text)]
+def step_at(node: Any) -> BuiltStep | None:
+    """The step whose operator a node is. A stateful operator of Spark's own that follows a step is none."""
+    if node.nodeName() != _OPERATOR:
+        return None
+    below = children(node)[0]
+    while below.nodeName() == "Project":
+        [below] = children(below)
+    if below.nodeName() != "MapInArrow":
+        return None
+    mark = _MARK.fullmatch(below.functionExpr().name())
+    return None if mark is None else _steps.get(int(mark[1]))
+
+
+def _all_steps(plan: Any) -> list[BuiltStep]:
+    return [step for node in _streaming_nodes(plan) if (step := step_at(node)) is not None]
+
+
+def _streaming_nodes(node: Any) -> Iterator[Any]:
+    if node.isStreaming():
+        yield node
+        for child in children(node):
+            yield from _streaming_nodes(child)

@@ -32,7 +32,7 @@ from holdfast.spark.stages.plan import Reader, StepPlan
 from holdfast.spark.stages.processor import OUTPUT_SCHEMA, transformed, with_batch_time
 from holdfast.spark.stages.unpack import Outputs, unpack
 from holdfast.spark.steps.initial_state import initial_blobs, initial_problems
-from holdfast.spark.steps.lineage import plan_text, register, steps_above
+from holdfast.spark.steps.lineage import has_watermark, register, steps_above
 from holdfast.spark.steps.side_inputs import send_all
 from holdfast.spark.steps.source import KeyedSource
 from holdfast.spark.steps.starting import watch_starts
@@ -90,7 +90,6 @@ def check_stream(source: KeyedSource, step: Step, options: StepOptions) -> None:
     """Event time must come from somewhere, or nothing that waits for it would ever happen; names must differ; the session
     must not forbid the only store that steps can use."""
     needs = _event_time_needs(step)
-    plan = plan_text(source.df)
     problems = [
         f"There is a step {step.name!r} above this one already; give one of them another name: name='...'."
         for above in steps_above(source.df)
@@ -98,7 +97,7 @@ def check_stream(source: KeyedSource, step: Step, options: StepOptions) -> None:
     ]
     if needs and source.timestamp is None:
         problems.append(f"{needs} event time, but the stream has no timestamp: hf.keyed(..., timestamp='...').")
-    elif needs and source.df.isStreaming and source.watermark is None and "EventTimeWatermark" not in plan:
+    elif needs and source.df.isStreaming and source.watermark is None and not has_watermark(source.df):
         problems.append(f"{needs} a watermark, but the stream has none: hf.keyed(..., watermark='10 seconds').")
     if options.parallel_over == KEY_AND_WINDOW and type(_windowing(step).window_fn) is not FixedWindows:
         problems.append(

@@ -82,7 +82,7 @@ def _prepare(spark: SparkSession, query_id: str) -> None:
     if query is None:
         return
     execution = query._jsq.streamingQuery()
-    steps = steps_in(execution.analyzedPlan().toString())
+    steps = steps_in(execution.analyzedPlan())
     if not steps:
         return
     own = execution.sparkSessionForStream().conf()

@@ -73,6 +73,10 @@ class Records:
         unknown = [name for name in item if name not in self.names]
         if unknown:
             raise Misfit(f"it has {_listed(unknown)}, which the schema does not")
+        if self._bare and not item:
+            raise Misfit(
+                "it is an empty dict, which could be a value or a row", "yield ({},) for an empty map, (None,) for null"
+            )
         missing = [name for name in self.names if name not in item]
         if missing and all_of_them:
             raise Misfit(f"it has no {_listed(missing)}")
