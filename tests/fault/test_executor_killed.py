@@ -16,8 +16,8 @@ from .oracle import expected_rows
 from .running import Place, read_sink
 from .stream import make_files, write_files
 
-KILLS = 1 + current_tier().kill_rounds
-FILES = 8 * KILLS
+KILLS = 2 * current_tier().kill_rounds - 1
+FILES = 4 + 8 * KILLS
 
 
 def spark_home(directory):

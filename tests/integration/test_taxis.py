@@ -128,7 +128,7 @@ def test_trips_and_revenue_of_each_zone(feed, run_job, rides, windows, order):
 
 
 @pytest.mark.parametrize(
-    "windows", [pytest.param(name, marks=[pytest.mark.night] if name == "hourly" else []) for name in WINDOWS]
+    "windows", [pytest.param(name, marks=[pytest.mark.night] if name != "sessions" else []) for name in WINDOWS]
 )
 def test_lifting_changes_nothing(feed, run_job, rides, windows):
     [found] = run_job(per_zone(fed(feed(RIDES), shuffled(rides)), windows, lift=False))
