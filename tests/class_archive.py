@@ -62,6 +62,7 @@ def make_archive() -> None:
     if archive.exists():
         return
     archive.parent.mkdir(exist_ok=True)
+    print("Making an archive of Spark's classes (once; half a minute or so) ...", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=archive.parent) as folder:
         made = Path(folder) / "made.jsa"
         environment = {**os.environ, _VARIABLE: f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={made}"}

@@ -21,10 +21,10 @@ from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.files.choice import normalised
 from holdfast.errors import CheckpointError, HoldfastError
+from holdfast.spark.session.versions import is_known_version
 
 __all__ = ["no_task_runs", "repartition"]
 
-_KNOWN_VERSIONS = ("4.3",)
 _POLL_SECONDS = 0.1
 
 
@@ -60,10 +60,9 @@ def no_task_runs(spark: SparkSession, seconds: float) -> bool:
 
 
 def _manager(spark: SparkSession) -> Any:
-    version = pyspark.__version__
-    if not version.startswith(_KNOWN_VERSIONS) or not hasattr(type(spark), "_streamingCheckpointManager"):
+    if not is_known_version() or not hasattr(type(spark), "_streamingCheckpointManager"):
         raise HoldfastError(
-            f"The number of partitions cannot be changed with PySpark {version} in this session.",
+            f"The number of partitions cannot be changed with PySpark {pyspark.__version__} in this session.",
             detail="This uses a part of Spark that is not public, which Holdfast knows only from Spark 4.3.",
             todo="use PySpark 4.3, and not Spark Connect",
         )
