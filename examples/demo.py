@@ -1,7 +1,7 @@
-"""Holdfast in a minute: payments with planted fraud stream through two rules on Spark, into an exactly-once sink.
+"""Holdfast in a minute: payments with planted fraud stream through two rules in one job on Spark, into exactly-once sinks.
 
-Half way through, the job is killed with `kill -9` and started again. At the end the alerts are compared with what was
-planted, and with what the same rules give in plain Python, without Holdfast or Spark.
+Half way through, the job is killed with `kill -9` and started again. At the end its alerts and dead letters are compared
+with what was planted, and with what the same rules give in plain Python, without Holdfast or Spark.
 """
 
 from __future__ import annotations
@@ -16,17 +16,26 @@ import sys
 import tempfile
 import time
 from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from payments import WATERMARK_SECONDS, Payment, Planted, generate, write_files
-from travel import DISTANCE_KM_MIN, SPEED_KMH_MAX, distance_km
+from travel import DISTANCE_KM_MIN, SPEED_KMH_MAX, distance_km, is_on_earth
 from velocity import PAYMENTS_MAX, SPAN_SECONDS
 
 FILES = 16
-Alert = tuple[str, str, str]
-"""Card, rule, time."""
+HOURS = 12
+FRAUD = 12
+"""On how many cards, for each rule."""
+SHOWN = 5
+"""How many rows of each table are shown."""
+TABLES = ("alerts", "dead_letters")
+RULES = ("velocity", "travel")
+Finding = tuple[str, str | int, str]
+"""Rule, card of an alert or number of a refused payment, time to the second."""
 
 
 def main() -> int:
@@ -36,20 +45,17 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where to keep its files; a new folder for temporary files by default")
     options = parser.parse_args()
     folder = new_folder(options.folder)
-    print(f"everything is kept in {folder}", flush=True)
-    payments, planted = generate(options.seed, cards=options.payments // 8, payments=options.payments, hours=12, fraud=12)
+    cards = options.payments // 8
+    payments, planted = generate(options.seed, cards=cards, payments=options.payments, hours=HOURS, fraud=FRAUD)
     write_files(payments, folder / "input", FILES)
-    print(f"{len(payments):,} payments in {FILES} files (seed {options.seed}), fraud planted on {2 * 12} cards", flush=True)
+    malformed = len(frozenset().union(*planted.malformed.values()))
+    print(f"{len(payments):,} payments in {FILES} files; fraud on {2 * FRAUD} cards, {malformed} malformed payments")
+    print("one job: one source, two rules, a table of alerts and one of dead letters\n", flush=True)
 
     start = time.monotonic()
-    killed_at = run_and_kill(folder)
-    print(f"\n*** kill -9 after {killed_at} of {FILES} micro-batches: driver, JVM and workers are gone ***")
-    print("*** started again on the same checkpoint ***\n", flush=True)
-    finished = start_job(folder).wait()
+    run(folder, "first run", until=FILES // 2)
+    run(folder, "second run")
     seconds = time.monotonic() - start
-    if finished != 0:
-        print(f"The job ended with {finished}.", file=sys.stderr)
-        return 1
     return report(folder, payments, planted, seconds)
 
 
@@ -64,87 +70,199 @@ def new_folder(given: Path | None) -> Path:
     return folder
 
 
-def start_job(folder: Path) -> subprocess.Popen[bytes]:
+# Running the job
+
+
+def run(folder: Path, name: str, until: int | None = None) -> None:
+    """Runs the job to its end; or until so many files are in the sinks, and kills it in the middle of the next."""
+    with (folder / "job.log").open("ab") as log:
+        process = start_job(folder, log.fileno())
+    show(name, files_done(folder), "starting Spark")
+    while process.poll() is None:
+        done = files_done(folder)
+        if until is not None and done >= until:
+            time.sleep(0.15)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            show(name, files_done(folder), "kill -9: driver, JVM and workers are gone", final=True)
+            return
+        if done:
+            show(name, done)
+        time.sleep(0.05)
+    if process.returncode != 0 or until is not None:
+        log_end = "\n".join((folder / "job.log").read_text(errors="replace").splitlines()[-30:])
+        raise SystemExit(f"\n{log_end}\n\nThe job ended by itself, with {process.returncode}. See {folder / 'job.log'}.")
+    show(name, files_done(folder), "to the end, from the same checkpoint", final=True)
+
+
+def start_job(folder: Path, log: int) -> subprocess.Popen[bytes]:
     """The job as a process group of its own, so that a kill takes its JVM and its workers along."""
     job = Path(__file__).with_name("fraud_job.py")
-    paths = [str(folder / name) for name in ("input", "checkpoint", "alerts.db")]
-    return subprocess.Popen([sys.executable, str(job), *paths], start_new_session=True)
+    paths = [str(folder / name) for name in ("input", "checkpoint", "found.db")]
+    return subprocess.Popen([sys.executable, str(job), *paths], start_new_session=True, stderr=log)
 
 
-def run_and_kill(folder: Path) -> int:
-    """Runs the job until half of its micro-batches are in the sink, and kills it in the middle of the next."""
-    process = start_job(folder)
-    while batches(folder) < FILES // 2:
-        if process.poll() is not None:
-            raise SystemExit(f"The job ended by itself, with {process.returncode}, before it could be killed.")
-        time.sleep(0.02)
-    time.sleep(0.15)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    return batches(folder)
-
-
-def batches(folder: Path) -> int:
-    """How many micro-batches the sink has."""
-    database = folder / "alerts.db"
+def files_done(folder: Path) -> int:
+    """How many files are in both sinks; each is a micro-batch. A last one may follow that has no file."""
+    database = folder / "found.db"
     if not database.exists():
         return 0
+    query = "SELECT count(*) FROM (SELECT batch_id FROM holdfast_batches GROUP BY batch_id HAVING count(*) = ?)"
     with closing(sqlite3.connect(database, timeout=60)) as connection:
         try:
-            return int(connection.execute("SELECT count(*) FROM holdfast_batches").fetchone()[0])
+            return min(FILES, int(connection.execute(query, (len(TABLES),)).fetchone()[0]))
         except sqlite3.OperationalError:
             return 0
 
 
+def show(name: str, done: int, what: str = "", *, final: bool = False) -> None:
+    """A line of progress, which is updated in place on a terminal; elsewhere there is only the last one."""
+    line = f"{name:<10}  [{'#' * done:<{FILES}}]  {done:>2} of {FILES} files  {what}"
+    if sys.stdout.isatty():
+        print(f"\r{line:<100}", end="\n" if final else "", flush=True)
+    elif final:
+        print(line, flush=True)
+
+
+# What came out
+
+
 def report(folder: Path, payments: list[Payment], planted: Planted, seconds: float) -> int:
-    with closing(sqlite3.connect(folder / "alerts.db")) as connection:
-        rows = connection.execute("SELECT card, rule, at, what FROM alerts ORDER BY at, card").fetchall()
-    print("alerts:")
-    for card, rule, at, what in rows:
-        planted_here = card in (planted.velocity if rule == "velocity" else planted.travel)
-        print(f"  {at[11:19]}  {card}  {rule:<8}  {what:<40}  {'planted' if planted_here else 'not planted'}")
-    for rule, cards in (("velocity", planted.velocity), ("travel", planted.travel)):
-        found = {row[0] for row in rows if row[1] == rule}
-        precision = len(found & cards) / len(found) if found else 0.0
-        print(f"{rule}: precision {precision:.2f}, recall {len(found & cards) / len(cards):.2f}")
-    got = sorted((card, rule, at[:19]) for card, rule, at, _ in rows)
-    wanted = sorted(by_hand(payments))
-    lost, doubled = len(set(wanted) - set(got)), len(got) - len(set(got))
-    invented = len(set(got) - set(wanted))
-    print(f"against the rules worked out by hand: {lost} alerts lost, {doubled} doubled, {invented} invented")
-    print(f"{len(payments):,} payments in {seconds:.0f} s, two starts of Spark and one kill included")
-    print(f"checkpoint: {folder / 'checkpoint'}\nalerts:     {folder / 'alerts.db'}")
-    tool = shlex.join([str(Path(sys.executable).with_name("holdfast")), "state", "ls", str(folder / "checkpoint")])
-    print(f"look inside: {tool}\nremove all:  {shlex.join(['rm', '-r', str(folder)])}")
-    print("to keep it for longer than temporary files are kept: examples/demo.py --folder DIRECTORY")
-    return 0 if got == wanted else 1
+    """Shows what the job found, and whether it is right."""
+    with closing(sqlite3.connect(folder / "found.db")) as connection:
+        alerts = connection.execute("SELECT at, card, rule, what FROM alerts ORDER BY at, card").fetchall()
+        letters = connection.execute("SELECT at, payment, rule, error FROM dead_letters ORDER BY at, rule").fetchall()
+    show_some("alerts", ("time", "card", "rule", "what"), alerts)
+    show_some("dead letters", ("time", "payment", "rule", "error"), letters)
+    wanted_alerts, wanted_letters = by_hand(payments)
+    verdicts = [
+        Verdict(name, rule, of_rule(rule, findings(rows)), of_rule(rule, wanted), planted_here[rule])
+        for name, rows, wanted, planted_here in (
+            ("alerts", alerts, wanted_alerts, planted.cards),
+            ("dead letters", letters, wanted_letters, planted.malformed),
+        )
+        for rule in RULES
+    ]
+    print("\nbeside the rules worked out by hand (lost, doubled, invented) and what was planted (precision, recall):")
+    print_table(("", "rule", "rows", "lost", "doubled", "invented", "precision", "recall"), [v.row for v in verdicts])
+    is_right = all(verdict.is_right for verdict in verdicts)
+    print(f"\n{'All is right.' if is_right else 'This is WRONG.'}")
+    print(f"{len(payments):,} payments took {seconds:.0f} s, with two starts of Spark and one kill.\n")
+    show_places(folder)
+    return 0 if is_right else 1
 
 
-def by_hand(payments: list[Payment]) -> list[Alert]:
-    """Both rules in plain Python. The last seconds are left out: the job still waits for earlier payments there."""
-    end = datetime.fromisoformat(payments[-1].paid_at).timestamp() - WATERMARK_SECONDS
-    alerts: list[Alert] = []
+def findings(rows: Sequence[tuple[str, str | int, str, str]]) -> list[Finding]:
+    return [(rule, which, at[:19]) for at, which, rule, _ in rows]
+
+
+def of_rule(rule: str, found: Sequence[Finding]) -> list[Finding]:
+    return [one for one in found if one[0] == rule]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a table has of a rule, beside what it must have, and beside the cards or payments that were planted."""
+
+    table: str
+    rule: str
+    got: Sequence[Finding]
+    wanted: Sequence[Finding]
+    planted: frozenset[str] | frozenset[int]
+
+    @property
+    def is_right(self) -> bool:
+        """Nothing is lost, doubled or invented, and all that was planted is found."""
+        return sorted(self.got) == sorted(self.wanted) and self.planted <= {which for _, which, _ in self.got}
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        got, wanted = set(self.got), set(self.wanted)
+        counts = len(self.got), len(wanted - got), len(self.got) - len(got), len(got - wanted)
+        found = {which for _, which, _ in got}
+        hits = len(found & self.planted)
+        return self.table, self.rule, *counts, f"{hits / max(len(found), 1):.2f}", f"{hits / len(self.planted):.2f}"
+
+
+def by_hand(payments: list[Payment]) -> tuple[list[Finding], list[Finding]]:
+    """The alerts and the dead letters of both rules, in plain Python. The last seconds are left out: the job still waits for
+    earlier payments there."""
+    end = seconds_of(payments[-1]) - WATERMARK_SECONDS
+    settled = [payment for payment in payments if seconds_of(payment) <= end]
+    has_amount = [payment for payment in settled if payment.amount is not None and payment.amount > 0]
+    has_place = [payment for payment in settled if is_on_earth(payment.lat, payment.lon)]
+    alerts = [finding("velocity", payment, payment.card) for payment in too_many(has_amount)]
+    alerts += [finding("travel", payment, payment.card) for payment in too_far(has_place)]
+    letters = [
+        finding(rule, payment, payment.payment)
+        for rule, taken in (("velocity", has_amount), ("travel", has_place))
+        for payment in sorted(set(settled) - set(taken), key=seconds_of)
+    ]
+    return alerts, letters
+
+
+def too_many(payments: list[Payment]) -> Iterator[Payment]:
+    """Payments that are the fifth of a card in three minutes."""
     recent: dict[str, deque[float]] = defaultdict(deque)
-    last: dict[str, tuple[float, Payment]] = {}
     for payment in payments:
-        at = datetime.fromisoformat(payment.paid_at).timestamp()
-        if at > end:
-            break
-        times = recent[payment.card]
+        at, times = seconds_of(payment), recent[payment.card]
         times.append(at)
         while times[0] < at - SPAN_SECONDS:
             times.popleft()
         if len(times) == PAYMENTS_MAX:
-            alerts.append((payment.card, "velocity", payment.paid_at[:19]))
+            yield payment
             times.clear()
-        if payment.card in last:
-            before, place = last[payment.card]
-            kilometres = distance_km(place.lat, place.lon, payment.lat, payment.lon)
-            hours = max((at - before) / 3600, 1e-6)
+
+
+def too_far(payments: list[Payment]) -> Iterator[Payment]:
+    """Payments too far from where the card was last."""
+    last: dict[str, Payment] = {}
+    for payment in payments:
+        before = last.get(payment.card)
+        if before is not None:
+            kilometres = distance_km(before.lat, before.lon, payment.lat, payment.lon)
+            hours = max((seconds_of(payment) - seconds_of(before)) / 3600, 1e-6)
             if kilometres > DISTANCE_KM_MIN and kilometres / hours > SPEED_KMH_MAX:
-                alerts.append((payment.card, "travel", payment.paid_at[:19]))
-        last[payment.card] = (at, payment)
-    return alerts
+                yield payment
+        last[payment.card] = payment
+
+
+def seconds_of(payment: Payment) -> float:
+    return datetime.fromisoformat(payment.paid_at).timestamp()
+
+
+def finding(rule: str, payment: Payment, which: str | int) -> Finding:
+    return rule, which, payment.paid_at[:19]
+
+
+# Tables
+
+
+def show_some(name: str, columns: Sequence[str], rows: Sequence[tuple[str, str | int, str, str]]) -> None:
+    """The first rows of what was found."""
+    print(f"\n{len(rows)} {name}, of which the first are:")
+    print_table(columns, [(at[11:19], *rest) for at, *rest in rows[:SHOWN]])
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns as wide as what is in them; numbers to the right."""
+    texts = [[str(value) for value in row] for row in [columns, *rows]]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    right = [all(is_number(row[place]) for row in texts[1:]) for place in range(len(columns))]
+    for row in texts:
+        cells = [t.rjust(w) if r else t.ljust(w) for t, w, r in zip(row, widths, right, strict=True)]
+        print(f"  {'  '.join(cells)}".rstrip())
+
+
+def is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdecimal()
+
+
+def show_places(folder: Path) -> None:
+    tool = shlex.join([str(Path(sys.executable).with_name("holdfast")), "state", "ls", str(folder / "checkpoint")])
+    print(f"tables       {folder / 'found.db'}\nlog          {folder / 'job.log'}\nlook inside  {tool}")
+    print(f"remove all   {shlex.join(['rm', '-r', str(folder)])}")
+    print("To keep it for longer than temporary files are kept: examples/demo.py --folder DIRECTORY")
 
 
 if __name__ == "__main__":

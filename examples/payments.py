@@ -1,10 +1,11 @@
-"""Generated payments with planted fraud: the demo's input, and the answer that its rules must find."""
+"""Generated payments with planted fraud and planted mistakes: the demo's input, and the answer that its rules must find."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -29,24 +30,36 @@ BEGIN = datetime(2026, 1, 5, 8, tzinfo=timezone.utc).timestamp()
 class Payment:
     payment: int
     card: str
-    amount: float
+    amount: float | None
     city: str
-    lat: float
-    lon: float
+    lat: float | None
+    lon: float | None
     paid_at: str
 
 
 @dataclass(frozen=True)
 class Planted:
-    """The cards with planted fraud, by rule."""
+    """What the rules must find, by their names."""
 
-    velocity: frozenset[str]
-    travel: frozenset[str]
+    cards: dict[str, frozenset[str]]
+    """Cards with planted fraud."""
+    malformed: dict[str, frozenset[int]]
+    """Payments that a rule must refuse."""
+
+
+MISTAKES: tuple[tuple[dict[str, float | None], tuple[str, ...]], ...] = (
+    ({"amount": None}, ("velocity",)),
+    ({"amount": -20.0}, ("velocity",)),
+    ({"lat": 138.72}, ("travel",)),
+    ({"lat": None, "lon": None}, ("travel",)),
+    ({"amount": 0.0, "lon": -999.0}, ("velocity", "travel")),
+)
+"""What is wrong with malformed payments, and which rules refuse them."""
 
 
 def generate(seed: int, cards: int, payments: int, hours: int, fraud: int) -> tuple[list[Payment], Planted]:
     """Payments in order of time. Each card pays at home, now and then; a stolen one pays six times within a minute, or
-    ten minutes later at the other end of the world."""
+    ten minutes later at the other end of the world. Each mistake is made three times, by other cards."""
     draw = random.Random(seed)
     names = [f"card-{number:05d}" for number in range(cards)]
     home = {name: draw.choice(sorted(CITIES)) for name in names}
@@ -63,7 +76,19 @@ def generate(seed: int, cards: int, payments: int, hours: int, fraud: int) -> tu
         abroad = max(sorted(CITIES), key=lambda city: abs(CITIES[city][1] - CITIES[home[name]][1]))
         rows += [(begin, name, 12.5, home[name]), (begin + 600, name, round(draw.uniform(200, 900), 2), abroad)]
     made = [_payment(number, *row) for number, row in enumerate(sorted(rows))]
-    return made, Planted(frozenset(stolen[:fraud]), frozenset(stolen[fraud:]))
+    honest = [payment.payment for payment in made[: -payments // hours] if payment.card not in stolen]
+    malformed = _make_mistakes(made, draw.sample(honest, 3 * len(MISTAKES)))
+    return made, Planted({"velocity": frozenset(stolen[:fraud]), "travel": frozenset(stolen[fraud:])}, malformed)
+
+
+def _make_mistakes(made: list[Payment], numbers: list[int]) -> dict[str, frozenset[int]]:
+    """Spoils these payments, each in one of the ways; says which a rule must refuse."""
+    refused: dict[str, set[int]] = {"velocity": set(), "travel": set()}
+    for number, (mistake, rules) in zip(numbers, itertools.cycle(MISTAKES), strict=False):
+        made[number] = replace(made[number], **mistake)
+        for rule in rules:
+            refused[rule].add(number)
+    return {rule: frozenset(found) for rule, found in refused.items()}
 
 
 def _payment(number: int, second: float, card: str, amount: float, city: str) -> Payment:

@@ -1,4 +1,5 @@
-"""The impossible-travel rule: alert when a card would have had to travel faster than an aeroplane."""
+"""The impossible-travel rule: alert when a card would have had to travel faster than an aeroplane. A payment from nowhere on
+Earth is refused."""
 
 from __future__ import annotations
 
@@ -11,6 +12,10 @@ import holdfast as hf
 SPEED_KMH_MAX = 1000.0
 DISTANCE_KM_MIN = 500.0
 REMEMBERED = 5
+
+
+def is_on_earth(lat: float | None, lon: float | None) -> bool:
+    return lat is not None and lon is not None and abs(lat) <= 90 and abs(lon) <= 180
 
 
 def distance_km(lat: float, lon: float, other_lat: float, other_lon: float) -> float:
@@ -36,6 +41,8 @@ class ImpossibleTravel(hf.DoFn):
         places: hf.OrderedListState[tuple[float, float, str]] = hf.DoFn.StateParam(PLACES),
     ) -> Iterator[tuple[str, str, hf.Timestamp, str]]:
         card, payment = element
+        if not is_on_earth(payment.lat, payment.lon):
+            raise ValueError(f"a position of {payment.lat}, {payment.lon}")
         known = places.read()
         if known:
             before, (lat, lon, city) = known[-1]

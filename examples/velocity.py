@@ -1,4 +1,4 @@
-"""The velocity rule: alert when a card pays five times within three minutes."""
+"""The velocity rule: alert when a card pays five times within three minutes. A payment without an amount is refused."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ class Velocity(hf.DoFn):
         quiet: hf.Timer = hf.DoFn.TimerParam(QUIET),
     ) -> Iterator[tuple[str, str, hf.Timestamp, str]]:
         card, payment = element
+        if payment.amount is None or payment.amount <= 0:
+            raise ValueError(f"an amount of {payment.amount}")
         recent.clear_range(hf.MIN_TIMESTAMP, paid_at - SPAN_SECONDS)
         recent.add((paid_at, payment.amount))
         within = recent.read()

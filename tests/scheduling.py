@@ -12,7 +12,12 @@ from xdist.scheduler import LoadScopeScheduling
 
 __all__ = ["APART", "LONGEST", "LongestFirst", "rank"]
 
-APART = ("fault/test_driver_killed.py", "fault/test_executor_killed.py", "fault/test_worker_killed.py")
+APART = (
+    "fault/test_driver_killed.py",
+    "fault/test_graph_killed.py",
+    "fault/test_executor_killed.py",
+    "fault/test_worker_killed.py",
+)
 
 LONGEST = (
     *APART,
@@ -22,6 +27,9 @@ LONGEST = (
     "fault/test_cache_trust.py",
     "ops/test_export.py",
     "ops/test_stop.py",
+    "integration/test_graph_changes.py",
+    "integration/test_graphs.py",
+    "ops/test_shared_operators.py",
 )
 
 _FOLDERS = ("fault", "ops", "integration", "stored", "package", "contract", "property", "unit")

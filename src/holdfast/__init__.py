@@ -173,6 +173,7 @@ from holdfast.transforms import combiners, window
 if _typing.TYPE_CHECKING:
     from holdfast.spark import sinks
     from holdfast.spark.api.keyed import KeyedStream, keyed
+    from holdfast.spark.graph.picture.explanation import Explanation
     from holdfast.spark.job.job import Job
     from holdfast.spark.job.triggers import AvailableNow, Batches, Every
     from holdfast.spark.session.settings import session
@@ -222,6 +223,7 @@ __all__ = [
     "DoFn",
     "Duration",
     "Every",
+    "Explanation",
     "FastPrimitivesCoder",
     "FixedWindows",
     "FlatMapGroupsWithState",
@@ -328,6 +330,7 @@ _ON_SPARK = {
     "AvailableNow": "holdfast.spark.job.triggers",
     "Batches": "holdfast.spark.job.triggers",
     "Every": "holdfast.spark.job.triggers",
+    "Explanation": "holdfast.spark.graph.picture.explanation",
     "Outputs": "holdfast.spark.stages.unpack",
     "sinks": "holdfast.spark.sinks",
 }

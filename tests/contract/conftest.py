@@ -19,6 +19,7 @@ from sqlite_backend import SqliteBackend
 
 # Each of these takes hundreds of micro-batches.
 LONG_ON_SPARK = ("test_state_does_not_pile_up",)
+GRAPHS_BY_DAY = ("diamond", "fan-out", "inner-outputs")
 RUNTIMES = [(runtime, backend) for runtime in ("memory", "spark") for backend in ("heap", "disk", "example")]
 
 
@@ -48,11 +49,13 @@ def _is_left_out(name):
 
 def _is_by_day(name):
     """Of the examples with crashes every second with the heap, one in sixteen with another backend. Windows: all. Of the
-    other tests one in thirty. All are chosen by name."""
+    graphs three, with a restart. Of the other tests one in thirty. All are chosen by name."""
     if any(long in name for long in LONG_ON_SPARK):
         return False
     if "test_examples" in name:
         return "crashing" in name and _is_one_in(2 if "spark-heap" in name else 16, name)
+    if "test_graphs" in name:
+        return "spark-heap" in name and "restarted" in name and any(graph in name for graph in GRAPHS_BY_DAY)
     return "spark-heap" in name and ("test_seed_windows" in name or _is_one_in(30, name))
 
 
@@ -68,11 +71,13 @@ class Run:
         self.runs = itertools.count()
 
     def __call__(self, *args, **options):
-        backend = self.backend
-        if backend == "example":
-            # Each run has its state in files of its own.
-            backend = SqliteBackend(str(self.folder / f"{next(self.runs)}"))
-        return holdfast.testing.run(*args, runtime=self.runtime, backend=backend, **options)
+        return holdfast.testing.run(*args, runtime=self.runtime, backend=self.own_backend(), **options)
+
+    def own_backend(self):
+        """The backend for one step. That of the examples has its state in files of its own each time."""
+        if self.backend == "example":
+            return SqliteBackend(str(self.folder / f"{next(self.runs)}"))
+        return self.backend
 
 
 @pytest.fixture(params=RUNTIMES, ids="-".join)

@@ -1,7 +1,8 @@
-"""The job of the fault tests, as a program: reads the files there are, one a micro-batch, and ends.
+"""A job of the fault tests, as a program: reads the files there are, one a micro-batch, and ends.
 
-It says `active` on its standard output when its query runs, and `done` when all input is in the sink; or, with
-`--until-stopped`, `active` when it is about to run, and `done` when it was stopped.
+With `--sink several` the job is the pipeline, else the ledger. The program says `active` on its standard output when its
+query runs, and `done` when all input is in the sink; or, with `--until-stopped`, `active` when it is about to run, and
+`done` when it was stopped.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 import traceback
 
 from ledger import OUTPUT, Ledger  # type: ignore[import-not-found]  # run as a script, from its own folder
+from pipeline import Hold, pipeline_job  # type: ignore[import-not-found]
 
 import holdfast as hf
 
@@ -29,6 +31,8 @@ def main() -> None:
     parser.add_argument("--memory-budget-bytes", type=int, default=1 << 30)
     parser.add_argument("--files-at-once", type=int, default=1)
     parser.add_argument("--until-stopped", action="store_true")
+    parser.add_argument("--hold-written", type=int, help="pipeline: wait to be killed when so many sinks are written")
+    parser.add_argument("--hold-passes", type=int, default=0, help="how many times not to")
     parser.add_argument("--seconds-max", type=float, default=900)
     options = parser.parse_args()
     threading.Thread(target=_watch, args=(options.seconds_max, os.getppid()), daemon=True).start()
@@ -40,8 +44,8 @@ def main() -> None:
         job.start()
         print("active", flush=True)
         job.wait()
-    metrics = job.metrics["Ledger"]
-    print(f"did loads={metrics.loads} catch_ups={metrics.catch_ups} snapshot_bytes={metrics.snapshot_bytes}", flush=True)
+    for name, did in job.metrics.items():
+        print(f"{name} did loads={did.loads} catch_ups={did.catch_ups} snapshot_bytes={did.snapshot_bytes}", flush=True)
     print("done", flush=True)
 
 
@@ -56,6 +60,9 @@ def _job(options: argparse.Namespace) -> hf.Job:
         },
         memory_budget_bytes=options.memory_budget_bytes,
     )
+    if options.sink == "several":
+        hold = Hold(options.hold_written, options.hold_passes)
+        return pipeline_job(spark, options.input, options.checkpoint, options.output, hold)
     source = spark.readStream.schema("k string, v long, at timestamp")
     source = source.option("maxFilesPerTrigger", options.files_at_once)
     stream = hf.keyed(source.json(options.input), key="k", value="v", timestamp="at", watermark="10 seconds")

@@ -16,14 +16,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
 from .oracle import Row
-from .stream import File
 
 __all__ = ["Place", "Process", "Program", "read_sink"]
+
+T = TypeVar("T")
 
 _POLL_SECONDS = 0.002
 _STILL_SECONDS_MAX = 90
@@ -36,6 +37,7 @@ class Place:
 
     root: Path
     sink: str = "sqlite"
+    """The ledger's: "sqlite" or "parquet". "several": the job is the pipeline, with sinks of its own in a folder."""
 
     @property
     def input(self) -> Path:
@@ -58,13 +60,17 @@ class Place:
         return _newest(self.checkpoint / "commits")
 
     def state(self) -> tuple[int, ...]:
-        """The newest version of the state in each partition."""
-        partitions = _names(self.checkpoint / "state" / "0")
+        """The newest version of the state in each partition of each operator."""
+        operators = [
+            self.checkpoint / "state" / name for name in sorted(filter(str.isdigit, _names(self.checkpoint / "state")))
+        ]
         return tuple(
-            _newest(self.checkpoint / "state" / "0" / partition) for partition in sorted(filter(str.isdigit, partitions))
+            _newest(operator / partition)
+            for operator in operators
+            for partition in sorted(filter(str.isdigit, _names(operator)))
         )
 
-    def micro_batches(self, files: list[File]) -> list[File]:
+    def micro_batches(self, files: list[list[T]]) -> list[list[T]]:
         """What each micro-batch had as its input, by Spark's own logs.
 
         It is a file each, but for this: Spark notes which files it has seen before it notes that a micro-batch begins.
@@ -76,7 +82,7 @@ class Place:
             entries = [json.loads(line) for line in path.read_text().splitlines()[1:]]
             for entry in entries:
                 seen.setdefault(entry["batchId"], set()).add(entry["path"].rpartition("/")[2])
-        made: list[File] = []
+        made: list[list[T]] = []
         last = -1
         for batch in range(self.begun() + 1):
             offset = json.loads((self.checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1])["logOffset"]
@@ -175,6 +181,18 @@ class Program:
                     raise AssertionError(f"The program hangs while the test waits for {what}.{self.log()}")
                 changed, seen = time.monotonic(), self._traces()
             time.sleep(_POLL_SECONDS)
+        return True
+
+    def until_phase(self, phase: str, times: int) -> bool:
+        """Waits until the active program has come to a phase so many times from now on; whether it has before it ended."""
+        if phase == "active":
+            return not self.ended
+        look = getattr(self.place, phase)
+        seen = look()
+        for _ in range(times):
+            if not self.until(lambda seen=seen: look() != seen, f"a change of what is {phase}"):  # type: ignore[misc]
+                return False
+            seen = look()
         return True
 
     def until_there(self, find: Callable[[Program], list[Process]], count: int = 1) -> list[Process]:

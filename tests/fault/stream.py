@@ -12,10 +12,11 @@ import datetime
 import json
 import os
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-__all__ = ["END", "Element", "File", "make_files", "write_files"]
+__all__ = ["BEGIN", "END", "Element", "File", "Line", "iso", "make_files", "write_files"]
 
 END = "end"
 KEYS = 200
@@ -31,8 +32,18 @@ class Element(NamedTuple):
     at: int
     """In seconds since the epoch."""
 
+    def columns(self) -> dict[str, object]:
+        """As a line of a file has it."""
+        return {"k": self.key, "v": self.value, "at": iso(self.at)}
+
 
 File = list[Element]
+
+
+class Line(Protocol):
+    """Whatever can be a row of a file."""
+
+    def columns(self) -> Mapping[str, object]: ...
 
 
 def make_files(seed: int, files: int = 40, rows: int = 250, *, end: bool = True) -> list[File]:
@@ -53,17 +64,17 @@ def make_files(seed: int, files: int = 40, rows: int = 250, *, end: bool = True)
     return made
 
 
-def write_files(directory: Path, files: list[File], *, first: int = 0) -> None:
+def write_files(directory: Path, files: Sequence[Sequence[Line]], *, first: int = 0) -> None:
     """Writes them so that Spark reads them in this order: it goes by the time of the last change."""
     directory.mkdir(parents=True, exist_ok=True)
     for number, content in enumerate(files, start=first):
         path = directory / f"{number:04d}.json"
         partial = directory / f".{path.name}.partial"
-        lines = [json.dumps({"k": e.key, "v": e.value, "at": _iso(e.at)}) for e in content]
-        partial.write_text("\n".join(lines) + "\n")
+        partial.write_text("".join(json.dumps(line.columns()) + "\n" for line in content))
         os.utime(partial, (BEGIN + number * 10, BEGIN + number * 10))
         partial.replace(path)
 
 
-def _iso(seconds: int) -> str:
+def iso(seconds: int) -> str:
+    """A time as files have it."""
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat()

@@ -34,19 +34,6 @@ def moments(seed, sink):
     return [(phase, draw.randrange(2), draw.uniform(0, PHASES[phase])) for phase in phases]
 
 
-def wait_for(program, phase, times):
-    """Waits until the phase has come so many times since now; whether it has before the program ended."""
-    if phase == "active":
-        return not program.ended
-    look = getattr(program.place, phase)
-    seen = look()
-    for _ in range(times):
-        if not program.until(lambda seen=seen: look() != seen, f"a change of what is {phase}"):
-            return False
-        seen = look()
-    return True
-
-
 # By day it is enough that the runs that are killed are right.
 @pytest.mark.night
 @pytest.mark.parametrize(("sink", "at_once"), [("sqlite", 1), ("parquet", 1), ("sqlite", 2)])
@@ -69,7 +56,7 @@ def test_the_driver_is_killed(seed, sink, start, tmp_path):
     in_batch = 0
     for phase, skipped, delay in moments(seed, sink):
         program = start(place)
-        if not wait_for(program, phase, skipped + 1):
+        if not program.until_phase(phase, skipped + 1):
             break
         time.sleep(delay)
         if program.ended:

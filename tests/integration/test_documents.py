@@ -5,6 +5,7 @@ Paths below `/data/` are in a temporary directory. A page that has such blocks r
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
+from holdfast.spark.graph.picture.explanation import Explanation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -59,6 +61,7 @@ def write_input(data: Path) -> None:
     write_rows(data / "payments", *payments)
     write_rows(data / "old-payments", payments[0])
     write_rows(data / "trips", [{"zone": "Midtown", "total": 12.0, "pickup": moment(0)}])
+    write_rows(data / "orders", [{"order": "o-1", "card": "card-1", "amount": 9.5}] * 2)
     write_rows(data / "rates", [{"currency": "eur", "rate": 2.0}])
     write_rows(data / "actions", [{"user": "ann", "action": "login"}])
     write_rows(data / "impressions", [{"ad": "a", "page": "home", "shown_at": moment(0)}])
@@ -173,6 +176,33 @@ def test_steps_of_the_pages_give_rows(spark, data, run_job) -> None:
                 at_work.run(block)
         (rows,) = run_job(at_work.names[frame], name=page.stem, checkpoint=page.stem)
         assert sorted(map(tuple, rows))[: len(first)] == first
+
+
+def test_the_graph_of_the_page_is_what_the_job_says(spark, data, tmp_path) -> None:
+    """The text on the page and the picture beside it, with `/data` where the page has it."""
+    page = ROOT / "docs" / "graphs.md"
+    at_work = Page(spark, data, page)
+    for block in blocks(page):
+        if block.language == "python" and ".run()" not in block.text:
+            at_work.run(block)
+    made = Explanation(moved(at_work.names["job"].explain().graph, str(data), "/data"))
+    made.save(tmp_path / "graph.svg")
+    picture = (ROOT / "docs" / "graph.svg").read_text(encoding="utf-8")
+    assert picture == made.svg, f"the picture has changed: copy {tmp_path / 'graph.svg'} to docs/graph.svg"
+    [told] = [block.text for block in blocks(page) if block.language == "text"]
+    assert told.strip() == str(made)
+
+
+def moved(thing, old: str, new: str):
+    """A description, with another path in all its texts."""
+    if isinstance(thing, str):
+        return thing.replace(old, new)
+    if isinstance(thing, tuple):
+        return tuple(moved(item, old, new) for item in thing)
+    if not dataclasses.is_dataclass(thing) or isinstance(thing, type):
+        return thing
+    parts = {field.name: moved(getattr(thing, field.name), old, new) for field in dataclasses.fields(thing)}
+    return dataclasses.replace(thing, **parts)
 
 
 @pytest.mark.parametrize("block", SHELL, ids=lambda block: f"{name_of(block.page)}:{block.line}")

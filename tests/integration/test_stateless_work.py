@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 import holdfast as hf
-from integration.functions import Count
 
 OUTPUT = "k string, n int"
 
@@ -252,9 +251,3 @@ def test_an_outer_join_on_the_other_side_is_refused(spark, split, run_job):
 def test_rows_of_the_source_itself_are_refused(rows, split, run_job):
     with pytest.raises(hf.InvalidStep, match="rows of a source that pass no step"):
         run_job(split.main, rows.df)
-
-
-def test_steps_beside_each_other_are_refused(rows, split, run_job):
-    other = hf.keyed(rows.df, key="k", value="v").par_do(Count(), output=OUTPUT)
-    with pytest.raises(hf.InvalidStep, match="must come from one step; these come from 'Count', 'Split'"):
-        run_job(split.main, other)

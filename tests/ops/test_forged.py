@@ -26,7 +26,7 @@ from holdfast.ops.move.export import read_export
 from holdfast.ops.move.restore import savepoint_restore
 from holdfast.ops.move.savepoint import savepoint_create, savepoint_ls, savepoint_verify
 from holdfast.ops.move.stopping import find_running
-from holdfast.spark.job.manifest import check_job_manifest
+from holdfast.spark.job.manifest import open_manifest
 from tiers import examples
 
 from .forging import JSON_FILES, JUNK, ODD, forge_savepoint, forged, make_checkpoint, manifest, put, snapshot
@@ -56,6 +56,12 @@ def savepoint(checkpoint, tmp_path):
     return tmp_path / "savepoint"
 
 
+def _agreed(path):
+    """What a job does with a manifest when it starts."""
+    manifest = open_manifest(None, path, "fraud")
+    manifest.agree([_Step], manifest.recorded or {})
+
+
 class _Step:
     """A step as a job has it when it starts."""
 
@@ -77,7 +83,7 @@ def use_everything(checkpoint: Path, work: Path) -> None:
         lambda: savepoint_verify(None, made),
         lambda: savepoint_restore(None, made, str(work / "new"), backend="disk", new_query_id=True),
         lambda: find_running(None, path),
-        lambda: check_job_manifest(None, path, "fraud", [_Step]),
+        lambda: _agreed(path),
     )
     try:
         for tool in tools:

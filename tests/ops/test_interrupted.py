@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -15,13 +14,12 @@ from holdfast.checkpoint.layout import open_checkpoint
 from holdfast.checkpoint.lock import current_lock, holding
 from holdfast.checkpoint.replacement import finish_replacing
 from holdfast.cli.main import main
-from holdfast.engine.stored.manifest import Evolution
 from holdfast.errors import CheckpointError
 from holdfast.ops.health.repair import checkpoint_repair
 from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.inspect.state_frame import read_state
 from holdfast.ops.move.rescale import rescale
-from holdfast.spark.job.manifest import check_job_manifest
+from holdfast.spark.job.manifest import open_manifest
 from ops.checkpoints import error_of, from_json, moved_copy, run_job, tree, write
 
 
@@ -88,16 +86,9 @@ def test_a_job_starts_with_the_code_that_fits(spark, history, left, renames):
     assert checkpoint_verify(spark, str(checkpoint), deep=True).problems == []
 
 
-class Step(NamedTuple):
-    name: str
-    manifest: dict
-    evolution: Evolution = Evolution()
-
-
 def test_the_job_says_what_it_did(spark, left):
     checkpoint = left(1)
-    steps = json.loads((checkpoint / "holdfast" / "manifest.json").read_text())["steps"]
-    notes = check_job_manifest(spark, str(checkpoint), "history", [Step(*step) for step in steps.items()])
+    notes = open_manifest(spark, str(checkpoint), "history").notes
     operation = "a change of key groups (rescale: cells from 8 to 16, totals from 4 to 16)"
     assert notes == [f"{operation} had been interrupted, and was undone."]
 

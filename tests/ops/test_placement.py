@@ -19,7 +19,7 @@ from holdfast.checkpoint.snapshots import table_labels
 from holdfast.cli.main import main
 from holdfast.errors import CorruptState, StateConflict
 from holdfast.ops.health.verify import checkpoint_verify
-from holdfast.ops.move.regroup import seed_step
+from holdfast.ops.move.regroup import seed_state
 from holdfast.ops.move.rescale import rescale
 from holdfast.ops.move.restore import savepoint_restore
 from holdfast.ops.move.savepoint import savepoint_verify
@@ -116,7 +116,7 @@ def test_keys_in_another_key_group(spark, checkpoint):
     blobs = blobs_frame(spark, place, operator.number, 5)
     one, other = sorted(row.label for row in blobs.where("name = 'head'").select("label").collect())[:2]
     exchanged = F.when(F.col("label") == one, other).when(F.col("label") == other, one).otherwise(F.col("label"))
-    seed_step(spark, place, operator, 5, blobs.withColumn("label", exchanged.cast("int")).localCheckpoint())
+    seed_state(spark, place, operator, 5, [blobs.withColumn("label", exchanged.cast("int")).localCheckpoint()])
     found = checkpoint_verify(spark, str(checkpoint))
     assert found.problems == []
     found = checkpoint_verify(spark, str(checkpoint), deep=True)

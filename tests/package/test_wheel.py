@@ -158,7 +158,7 @@ def test_the_doctor_says_what_is_missing(empty):
     done = call(empty / "bin" / "holdfast", "doctor", "--json", folder=empty)
     assert (done.returncode, done.stderr) == (1, "")
     checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
-    for name in ("pyspark", "pyarrow", "pandas"):
+    for name in ("pyspark", "pyarrow", "pandas", "xxhash"):
         assert (checks[name]["status"], checks[name]["found"]) == ("failed", "not installed")
         assert INSTALL in checks[name]["advice"]
     assert checks["numpy"]["status"] == "ok"
@@ -169,7 +169,7 @@ def test_the_doctor_says_what_is_missing(empty):
 @pytest.mark.parametrize("line", ["import holdfast as hf; hf.{}", "from holdfast import {}"])
 def test_names_that_need_spark_say_what_to_install(empty, name, line):
     done = call(empty / "bin" / "python", "-c", line.format(name), folder=empty)
-    wanted = f"hf.{name} needs pyspark, pyarrow and pandas, which are not installed: {INSTALL}"
+    wanted = f"hf.{name} needs pyspark, pyarrow, pandas and xxhash, which are not installed: {INSTALL}"
     assert done.stderr.splitlines()[-1] == f"holdfast.errors.MissingExtra: {wanted}"
 
 

@@ -159,6 +159,29 @@ def steps(df: DataFrame) -> None:
     hf.keyed(df, "card")  # error
 
 
+class Ledger(hf.sinks.Sink):
+    """A sink that can upsert."""
+
+    key: tuple[str, ...] = ()
+
+    def upserting(self, upsert: hf.sinks.Upsert) -> Ledger:
+        made = Ledger()
+        made.key = upsert.key
+        return made
+
+    def write_batch(self, rows: DataFrame, info: hf.sinks.BatchInfo) -> None:
+        reveal_type(info.batch_id)  # int
+
+
+def written(df: DataFrame, job: hf.Job) -> None:
+    table = hf.sinks.Sqlite("rows.sqlite", "totals")
+    reveal_type(job.write(df, table, mode="upsert", key=["card", "window"]))  # Job
+    job.write(df, Ledger(), mode="upsert", key="card").write(df, table)
+    job.write(df, table, mode="update", key="card")  # error
+    job.write(df, table, mode="upsert", key=1)  # error
+    job.write(df, table, "upsert")  # error
+
+
 def operate(checkpoint: str) -> None:
     savepoint_restore(None, "savepoint", checkpoint, backend="memory")  # error
     state_import(hf.session(), "directory", checkpoint, on_conflict="ignore")  # error

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.checkpoint.layout import open_checkpoint
+from holdfast.checkpoint.schema_paths import place_schemas
 from holdfast.ops import checkpoint_verify, read_state, savepoint_restore, savepoint_verify
 
 from . import jobs
@@ -37,6 +39,8 @@ def stored(request, tmp_path):
     with tarfile.open(request.param) as archive:
         archive.extractall(tmp_path, filter="data")
     (home,) = tmp_path.iterdir()
+    # Spark's metadata names schemas by absolute paths, as of where the checkpoint was made.
+    place_schemas(open_checkpoint(None, str(home / "checkpoint")), str(home / "checkpoint"))
     return home.name, home
 
 

@@ -33,13 +33,13 @@ def test_names_that_need_spark(without, name):
     without(*SPARK)
     with pytest.raises(hf.MissingExtra) as raised:
         getattr(hf, name)
-    assert str(raised.value) == f"hf.{name} needs pyspark, pyarrow and pandas, which are not installed: {INSTALL}"
+    assert str(raised.value) == f"hf.{name} needs pyspark, pyarrow, pandas and xxhash, which are not installed: {INSTALL}"
     assert raised.value.name == "pyspark"
 
 
 def test_importing_a_name_says_the_same(without):
     without(*SPARK)
-    with pytest.raises(ImportError, match=r"hf\.keyed needs pyspark, pyarrow and pandas"):
+    with pytest.raises(ImportError, match=r"hf\.keyed needs pyspark, pyarrow, pandas and xxhash"):
         from holdfast import keyed  # noqa: F401
 
 

@@ -23,7 +23,7 @@ import holdfast.model
 from holdfast import errors, ops
 
 SOURCES = Path(holdfast.__file__).parent
-FOREIGN = ("pandas", "pyarrow", "pyspark")
+FOREIGN = ("pandas", "pyarrow", "pyspark", "xxhash")
 
 # What parts of the model offer to each other, and not to users.
 INNER_MODULES = {
@@ -169,7 +169,7 @@ ROOMS = {
     "model": ["time", "coders", "windows", "aggregate", "state", "functions"],
     "engine": ["tables", "state", "metrics", "log", "stored", "backends", "run"],
     "checkpoint": ["files"],
-    "spark": ["session", "errors", "types", "stages", "steps", "api", "sinks", "job"],
+    "spark": ["session", "errors", "types", "stages", "steps", "graph", "api", "sinks", "job"],
     "ops": ["reading", "inspect", "health", "move"],
 }
 

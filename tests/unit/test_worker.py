@@ -10,7 +10,7 @@ import holdfast as hf
 from holdfast.engine.backends.protocol import Place
 from holdfast.engine.state.key_group import Layout
 from holdfast.model.functions.step import build_step
-from holdfast.spark.stages.worker import Worker
+from holdfast.spark.stages.worker import _STEPS_MAX, Worker
 from holdfast.testing.memory_store import MemoryStore
 
 
@@ -60,7 +60,7 @@ def test_a_step_that_was_not_used_for_long_is_torn_down_and_hurts_nobody(caplog)
         return loaded.plan
 
     worker = Worker()
-    for number in range(17):
+    for number in range(_STEPS_MAX + 1):
         worker.step(plan(f"step {number}"), "query")
     assert torn_down == ["step 0"]
     assert "The step 'step 0' could not be torn down." in caplog.text

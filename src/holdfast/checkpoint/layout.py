@@ -44,6 +44,7 @@ from holdfast.checkpoint.query_files import (
     snapshot_tables,
 )
 from holdfast.checkpoint.replacement import interrupted
+from holdfast.checkpoint.step_operators import step_operators
 from holdfast.engine.stored.documents import Malformed, check_form, parse_json, read_document
 from holdfast.engine.stored.manifest import checked_manifest
 from holdfast.engine.stored.manifest_form import JobForm
@@ -56,6 +57,7 @@ __all__ = [
     "Operator",
     "Partition",
     "find_checkpoint",
+    "metadata_bytes",
     "open_checkpoint",
     "spans",
 ]
@@ -254,18 +256,20 @@ class Checkpoint:
         """The paths of operators that are missing after a commit, judging by the manifest's steps and by their numbers."""
         folder = join(self.path, "state")
         numbers = {operator.number for operator in operators}
-        gone = [join(folder, str(number)) for number in range(max(numbers, default=0)) if number not in numbers]
-        gone += [join(operator.path, "_metadata") for operator in operators if not operator.is_described]
-        wanted = self._step_count() - sum(operator.is_a_step for operator in operators) - len(gone)
-        if wanted > 0 and not numbers:
+        of_steps = self._step_operators()
+        if of_steps and not numbers:
             return [folder]
-        return gone + [join(folder, str(max(numbers) + more)) for more in range(1, wanted + 1)]
+        last = max(numbers | of_steps, default=-1)
+        gone = [join(folder, str(number)) for number in range(last + 1) if number not in numbers]
+        gone += [join(operator.path, "_metadata") for operator in operators if not operator.is_described]
+        wanted = len(of_steps) - sum(operator.is_a_step for operator in operators) - len(gone)
+        return gone + [join(folder, str(last + more)) for more in range(1, wanted + 1)]
 
-    def _step_count(self) -> int:
+    def _step_operators(self) -> set[int]:
         with contextlib.suppress(CorruptState):
-            return len(self.manifest.get("steps", {}))
+            return step_operators(self.manifest.get("steps", {}))
         # Opening the checkpoint reports the damaged manifest.
-        return 0
+        return set()
 
     def check_batch(self, batch: int | None) -> int:
         """A micro-batch whose state can be read: the one asked for, or the last committed one.
@@ -382,7 +386,7 @@ class Checkpoint:
 
     def write_operator_metadata(self, number: int, batch: int, content: Mapping[str, object]) -> None:
         path = join(self.path, "state", str(number), "_metadata", METADATA_VERSION, str(batch))
-        self.files.write(path, f"{METADATA_VERSION}\n{json.dumps(content, separators=(',', ':'))}".encode())
+        self.files.write(path, metadata_bytes(content))
 
     def write_partition_count(self, batch: int, partitions: int) -> None:
         """Changes the number of partitions that a micro-batch records."""
@@ -432,6 +436,11 @@ class Checkpoint:
         if data is None:
             raise CorruptState(f"{path!r} is missing.", todo="go back to an earlier micro-batch, or restore a savepoint")
         return data
+
+
+def metadata_bytes(content: Mapping[str, object]) -> bytes:
+    """An operator's description as Spark writes it."""
+    return f"{METADATA_VERSION}\n{json.dumps(content, separators=(',', ':'))}".encode()
 
 
 def open_checkpoint(spark: SparkSession | None, path: str) -> Checkpoint:

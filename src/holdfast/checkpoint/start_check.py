@@ -19,18 +19,20 @@ __all__ = ["check_start"]
 _FOREIGN = re.compile(r"\d+(_.*)?\.(delta|snapshot)|\d+_.*\.(zip|changelog)")
 
 
-def check_start(files: Files, checkpoint: str, steps: int) -> None:
-    """Raises CheckpointError after an unfinished change of partitions, and CorruptState if state that a job with this many
-    steps resumes from is missing or in the wrong partition."""
+def check_start(files: Files, checkpoint: str, wanted: int) -> None:
+    """Raises CheckpointError after an unfinished change of partitions, and CorruptState if state that a job with at least
+    so many stateful operators resumes from is missing or in the wrong partition."""
     planned, committed = (_numbers(files, join(checkpoint, log)) for log in ("offsets", "commits"))
     done = sorted(set(planned) & set(committed))
     if not done:
         return
     if planned[-1] > done[-1]:
         _check_partitions(files, checkpoint, done[-1], planned[-1])
-    operators = [join(checkpoint, "state", str(n)) for n in _numbers(files, join(checkpoint, "state"))]
-    if len(operators) < steps:
-        raise _missing(checkpoint, done[-1], [join(checkpoint, "state", str(n)) for n in range(len(operators), steps)])
+    numbers = _numbers(files, join(checkpoint, "state"))
+    if len(numbers) < wanted:
+        gone = [number for number in range(wanted) if number not in numbers]
+        raise _missing(checkpoint, done[-1], [join(checkpoint, "state", str(number)) for number in gone])
+    operators = [join(checkpoint, "state", str(number)) for number in numbers]
     _check_versions(files, checkpoint, operators, done[-1])
     problems = [problem for operator in operators for problem in misplaced(files, operator)]
     if problems:

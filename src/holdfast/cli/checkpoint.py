@@ -75,8 +75,9 @@ def _facts(found: Overview) -> list[tuple[str, str]]:
 def _operator(operator: OperatorOverview) -> tuple[str, ...]:
     from holdfast.checkpoint.layout import spans
 
+    steps = f"{counted(len(operator.steps), 'step')}: {', '.join(operator.steps)}" if operator.steps else "a step"
     return (
-        f"{operator.number}: {'a step' if operator.is_a_step else operator.name}",
+        f"{operator.number}: {steps if operator.is_a_step else operator.name}",
         str(operator.partitions),
         spans(operator.snapshots),
         size_text(operator.snapshot_bytes),

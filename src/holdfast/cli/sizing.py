@@ -50,6 +50,8 @@ _SIZE = ("step", "keys", "bytes per key", "versions", "size", "in a day")
 
 def _show_advice(found: Advice) -> None:
     console.print(table("State size = keys x bytes per key x versions", _SIZE, [_size_row(size) for size in found.sizes]))
+    for line in _sharing(found):
+        say(line)
     if found.interval is None:
         say("No micro-batch could be timed: a copy's files do not show when they were written.")
     else:
@@ -59,6 +61,15 @@ def _show_advice(found: Advice) -> None:
         change = f"{advised.now} -> {advised.recommended}" if advised.is_a_change else f"{advised.now}, unchanged"
         console.print(text(f"{advised.setting}{of}: ", "bold") + text(change))
         say(f"    {advised.why}.")
+
+
+def _sharing(found: Advice) -> list[str]:
+    """Which steps share an operator, and so its files."""
+    groups = {tuple(sorted([step.step, *step.shares_with])) for step in found.measured.steps if step.shares_with}
+    return [
+        f"{', '.join(names)} share an operator: the size of its files is divided among them by what each stores."
+        for names in sorted(groups)
+    ]
 
 
 def _size_row(size: StateSize) -> tuple[str, ...]:

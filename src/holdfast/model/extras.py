@@ -8,7 +8,7 @@ from holdfast.errors import MissingExtra
 
 __all__ = ["SPARK", "as_missing_extra", "require_spark"]
 
-SPARK = ("pyspark", "pyarrow", "pandas")
+SPARK = ("pyspark", "pyarrow", "pandas", "xxhash")
 """The packages that the extra `spark` installs and Holdfast imports."""
 
 

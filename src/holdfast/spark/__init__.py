@@ -1,6 +1,6 @@
 """Running steps on Spark.
 
-Imports go from right to left: job, sinks, api, steps, stages, types, errors, session.
+Imports go from right to left: job, sinks, api, graph, steps, stages, types, errors, session.
 """
 
 from holdfast.model.extras import require_spark

@@ -41,7 +41,7 @@ from holdfast.spark.stages.metrics import MetricsParam
 from holdfast.spark.stages.pack import PACKED_SCHEMA, pack_function, packed_rows
 from holdfast.spark.stages.payload import from_payload
 from holdfast.spark.stages.plan import StepPlan
-from holdfast.spark.stages.processor import transformed
+from holdfast.spark.stages.processor import OUTPUT_SCHEMA, StepProcessor, transformed
 from holdfast.spark.steps.side_inputs import send_all
 from holdfast.spark.types.rows import ElementReader
 from holdfast.testing.memory_runtime import HeapBackends, copied_backend
@@ -232,7 +232,8 @@ class SparkRuntime:
         packed = source.withWatermark("watermark", "0 seconds").select(*columns)
         grouped = packed.mapInArrow(_scripted_pack(self._key_groups), PACKED_SCHEMA).groupBy("label")
         time_mode = "ProcessingTime" if self._plan.uses_processing_time else "EventTime"
-        results = transformed(grouped, self._plan, self._metrics, time_mode=time_mode)
+        processor = StepProcessor(self._plan, self._metrics)
+        results = transformed(grouped, processor, OUTPUT_SCHEMA, time_mode=time_mode)
         writer = results.writeStream.option("checkpointLocation", self._checkpoint).outputMode("append")
         # Without micro-batches that Spark starts by itself: with processing-time timers they would never end.
         with with_settings(self._spark, {_NO_DATA: "false"}), rebuilding(self._spark):

@@ -12,6 +12,9 @@ __all__ = ["JobForm", "check_manifest"]
 
 _Micros = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Span = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+_Slot = Annotated[int, msgspec.Meta(ge=0, lt=2**11)]
+"""As many as `checkpoint/labels.py` has labels for."""
+_Operator = Annotated[int, msgspec.Meta(ge=0, lt=1000)]
 _WINDOWS = {"holdfast.FixedWindows": ("size_micros",), "holdfast.SlidingWindows": ("size_micros", "period_micros")}
 
 
@@ -64,6 +67,10 @@ class _Manifest(msgspec.Struct):
     backend: str
     parameters: dict[str, Any] = {}
     grouping: dict[str, Any] | None = None
+    slot: _Slot = 0
+    """Which labels its key groups have, in an operator that several steps may share."""
+    operator: _Operator = 0
+    """Spark's number of that operator; only in the manifest of a job."""
 
 
 class JobForm(msgspec.Struct):
@@ -72,6 +79,7 @@ class JobForm(msgspec.Struct):
     manifest_version: Any = None
     job: str | None = None
     steps: dict[str, dict[str, Any]] = {}
+    sources: list[str] | None = None
 
 
 def check_manifest(content: Any) -> None:

@@ -220,10 +220,10 @@ def _deltas(measured: Measured, goals: Goals) -> Iterator[Recommendation]:
 
 def _partitions(measured: Measured, goals: Goals) -> Iterator[Recommendation]:
     now, workers = measured.partitions, _workers(goals)
-    groups = min((step.key_groups for step in measured.steps), default=now)
+    groups, of = min(_groups_by_operator(measured), default=(now, "a step has"))
     best, why = now, f"{workers} workers share {now} partitions"
     if now > groups:
-        best, why = groups, f"a step has {groups} key groups, so {now - groups} of {now} partitions have nothing to do"
+        best, why = groups, f"{of} {groups} key groups, so {now - groups} of {now} partitions have nothing to do"
     elif now < workers:
         best, why = min(workers, groups), f"only {now} of {workers} workers have a partition"
     elif now > 4 * workers:
@@ -234,6 +234,13 @@ def _partitions(measured: Measured, goals: Goals) -> Iterator[Recommendation]:
     if best != now:
         why += ". On this checkpoint: holdfast rescale --partitions"
     yield Recommendation("spark.sql.shuffle.partitions", None, str(now), str(best), why)
+
+
+def _groups_by_operator(measured: Measured) -> Iterator[tuple[int, str]]:
+    """How many key groups each operator has, and who has them: those of all its steps share its partitions."""
+    for operator in {step.operator for step in measured.steps}:
+        groups = [step.key_groups for step in measured.steps if step.operator == operator]
+        yield sum(groups), "a step has" if len(groups) == 1 else "steps that share an operator have"
 
 
 def _key_groups(step: StepMeasured, measured: Measured, goals: Goals) -> Iterator[Recommendation]:

@@ -10,14 +10,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.checkpoint.files.choice import join, normalised
-from holdfast.checkpoint.labels import labels, spark_hash
+from holdfast.checkpoint.labels import labels_of_manifest, slot_of_label, slot_of_manifest, spark_hash
 from holdfast.checkpoint.layout import Checkpoint, Operator
 from holdfast.engine.log.chain import read_head, whole
 from holdfast.engine.stored.evolution import MANIFEST
 from holdfast.engine.stored.manifest import LOG_BACKENDS, read_manifest
 from holdfast.errors import HoldfastError
 
-__all__ = ["BlobCheck", "check_blobs", "step_problems"]
+__all__ = ["BlobCheck", "FoundStep", "check_blobs", "step_problems"]
+
+FoundStep = tuple[str, int]
+"""The name of a step and the slot whose labels its key groups have."""
 
 _RESULT = "partition int, label int, blobs long, bytes long, step string, problem string"
 _COLUMNS = pa.schema(
@@ -39,14 +42,14 @@ class BlobCheck:
     key_groups: int = 0
     blobs: int = 0
     blob_bytes: int = 0
-    steps: set[str] = field(default_factory=set)
+    steps: set[FoundStep] = field(default_factory=set)
     """The steps that have state here."""
     problems: list[tuple[str, str]] = field(default_factory=list)
     """Where, and what."""
 
 
 def check_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: Operator, batch: int) -> BlobCheck:
-    """Checks the log of every key group of a step after a micro-batch."""
+    """Checks the log of every key group of an operator after a micro-batch."""
     reader = spark.read.format("statestore").option("operatorId", operator.number).option("batchId", batch)
     check, flat = BlobCheck(), None
     try:
@@ -65,7 +68,7 @@ def check_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: Operator,
         check.key_groups += 1
         check.blobs += row.blobs
         check.blob_bytes += row.bytes
-        check.steps |= {row.step} - {None}
+        check.steps |= set() if row.step is None else {(row.step, slot_of_label(row.label))}
         problem = row.problem or _misplaced(row.label, row.partition, count, where_first)
         if problem is not None:
             where = join(operator.path, str(row.partition))
@@ -82,18 +85,44 @@ def _misplaced(label: int, partition: int, count: int, places: dict[int, int]) -
     return f"it is also in partition {before}" if before != partition else None
 
 
-def step_problems(checkpoint: Checkpoint, steps: dict[str, set[str]]) -> list[tuple[str, str]]:
-    """Checks that each operator has the state of one step, and each step is in one operator; by the operators' paths."""
-    problems = [
-        (path, f"it has state of several steps: {_listed(names)}") for path, names in steps.items() if len(names) > 1
-    ]
+def step_problems(checkpoint: Checkpoint, steps: dict[str, set[FoundStep]]) -> list[tuple[str, str]]:
+    """Checks that each step is in one operator, in a slot there that no other step has; by the operators' paths."""
+    problems = [(path, problem) for path, found in steps.items() for problem in _slot_problems(found)]
     known = checkpoint.manifest.get("steps", {}) if not problems else {}
-    for path, names in steps.items():
+    for path, found in steps.items():
+        names = {name for name, _ in found}
         if known and names - known.keys():
-            problems.append((path, f"it has state of {_listed(names)}, but the job has the steps {_listed(known)}"))
-        others = [other for other, found in steps.items() if other < path and found & names]
-        problems += [(path, f"it has state of {_listed(names)}, and so has {other}") for other in others]
-    return problems
+            what = f"it has state of {_listed(names - known.keys())}, but the job has the steps {_listed(known)}"
+            problems.append((path, what))
+        for other, there in steps.items():
+            both = names & {name for name, _ in there}
+            if other < path and both:
+                problems.append((path, f"it has state of {_listed(both)}, and so has {other}"))
+    return problems or list(_place_problems(steps, known))
+
+
+def _slot_problems(found: set[FoundStep]) -> Iterator[str]:
+    """What is wrong with the steps of an operator: which labels belong to which of them must be clear."""
+    for slot in sorted({slot for _, slot in found}):
+        names = {name for name, here in found if here == slot}
+        if len(names) > 1:
+            yield f"it has state of several steps in slot {slot}: {_listed(names)}"
+    for name in sorted({name for name, _ in found}):
+        slots = sorted(slot for step, slot in found if step == name)
+        if len(slots) > 1:
+            yield f"it has state of {name!r} in several slots: {', '.join(map(str, slots))}"
+
+
+def _place_problems(steps: dict[str, set[FoundStep]], known: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """State that the job would not find, because its manifest has the step in another place."""
+    for path, found in steps.items():
+        for name, slot in sorted(found):
+            recorded = known.get(name, {})
+            # Without the operator, the manifest is too old to say anything about slots.
+            operator, wanted = recorded.get("operator"), slot_of_manifest(recorded)
+            if operator is not None and (str(operator), wanted) != (path.rpartition("/")[2], slot):
+                there = f"in slot {wanted} of state/{operator}"
+                yield path, f"it has state of {name!r} in slot {slot}, but the job has it {there}"
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -133,7 +162,10 @@ def _read(label: int, blobs: Any) -> tuple[str | None, str | None]:
             return None, f"the blob {MANIFEST!r} is missing"
         manifest = read_manifest(stored)
         step = str(manifest["name"])
-        if label not in labels(int(manifest["key_groups"])):
+        slot = slot_of_manifest(manifest)
+        if slot != slot_of_label(label):
+            return step, f"it has the manifest of the step {step!r}, whose key groups have other labels: its slot is {slot}"
+        if label not in labels_of_manifest(manifest):
             return step, f"there is no such key group among {manifest['key_groups']}"
         if manifest["backend"] in LOG_BACKENDS:
             for _ in whole(blobs, read_head(blobs)):

@@ -31,6 +31,7 @@ RANGES: dict[str, tuple[Version, Version | None]] = {
     "pyarrow": ((18,), None),
     "pandas": ((2, 2), (3,)),
     "protobuf": ((6,), None),
+    "xxhash": ((3, 4), None),
     "numpy": ((1, 26), None),
     "msgspec": ((0, 19), None),
     "ormsgpack": ((1, 10), None),

@@ -14,7 +14,7 @@ from holdfast.checkpoint.layout import Checkpoint
 from holdfast.engine.state.keys import key_of
 from holdfast.engine.stored.manifest import LOG_BACKENDS
 from holdfast.engine.stored.reading import Blobs, read_group
-from holdfast.ops.reading.blobs import StepRef, blobs_frame, map_groups, rows_of, steps_of
+from holdfast.ops.reading.blobs import StepRef, map_groups, rows_of, step_blobs, steps_of
 from holdfast.ops.reading.key_rows import key_columns, labelled
 from holdfast.ops.reading.keys import key_text
 
@@ -36,9 +36,9 @@ def misplaced_keys(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> l
 def _problems(spark: SparkSession, checkpoint: Checkpoint, step: StepRef, batch: int) -> Iterator[tuple[str, str]]:
     schema = StructType([*key_columns(step.manifest).fields, *_REST])
     single = len(step.manifest["key"]) == 1
-    blobs = blobs_frame(spark, checkpoint, step.operator, batch)
+    blobs = step_blobs(spark, checkpoint, step, batch)
     keys = map_groups(blobs, lambda label, found: _keys(label, found, single), schema)
-    wrong = labelled(keys, step.manifest, int(step.manifest["key_groups"])).where(F.col("label") != F.col("found"))
+    wrong = labelled(keys, step.manifest).where(F.col("label") != F.col("found"))
     counted = wrong.groupBy("found").agg(F.count_distinct("shown").alias("keys"), F.min("shown").alias("one"))
     for row in rows_of(counted.orderBy("found"), checkpoint.path):
         where = join(checkpoint.path, "state", str(step.operator))

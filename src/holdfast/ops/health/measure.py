@@ -40,17 +40,19 @@ class StepMeasured:
     stored_bytes: int
     """The same, compressed, as stored once."""
     file_bytes: int
-    """All files of its operator, with every version kept."""
+    """All files of its operator, with every version kept; its part of them, by what it stores, if it shares the operator."""
     keys_per_batch: float | None
     """How many keys each micro-batch added; None if there is only one to look at."""
     changelog_bytes: float
-    """Of one micro-batch."""
+    """Of one micro-batch; its part if it shares the operator."""
     largest_share: float
-    """The largest partition, relative to an even share."""
+    """The largest partition of its operator, relative to an even share."""
     is_windowed: bool
     """Whether windows end, and their state with them."""
     lasting_cells: tuple[str, ...]
     """Cells without a time to live."""
+    shares_with: tuple[str, ...] = ()
+    """The other steps in its operator. Files are of an operator: how much of them is of one step is an estimate then."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,27 @@ def measure(spark: SparkSession, checkpoint: str) -> Measured:
         partitions=offsets[-1].partitions or _most_partitions(operators.values()),
         restore_bytes=restore_bytes,
         restore_seconds=restore_seconds,
-        steps=[_step(step, earlier.get(step.step), newest - oldest, operators[step.operator]) for step in present],
+        steps=[
+            _step(
+                step,
+                earlier.get(step.step),
+                newest - oldest,
+                operators[step.operator],
+                [other for other in present if other.operator == step.operator],
+            )
+            for step in present
+        ],
     )
 
 
-def _step(step: StepSummary, earlier: StepSummary | None, batches: int, operator: Operator) -> StepMeasured:
+def _step(
+    step: StepSummary, earlier: StepSummary | None, batches: int, operator: Operator, sharing: list[StepSummary]
+) -> StepMeasured:
+    """`sharing` are all steps of the operator."""
     sizes = [partition.size for partition in operator.partitions]
     even = sum(sizes) / len(sizes) if sizes else 0
+    stored = sum(each.blob_bytes for each in sharing)
+    part = step.blob_bytes / stored if stored else 1 / len(sharing)
     return StepMeasured(
         step=step.step,
         operator=step.operator,
@@ -115,12 +131,13 @@ def _step(step: StepSummary, earlier: StepSummary | None, batches: int, operator
         entries=sum(cell.keys for cell in step.cells) + step.timers,
         live_bytes=sum(cell.bytes for cell in step.cells),
         stored_bytes=step.blob_bytes,
-        file_bytes=sum(sizes),
+        file_bytes=round(sum(sizes) * part),
         keys_per_batch=None if earlier is None else (step.keys - earlier.keys) / batches,
-        changelog_bytes=_changelog_bytes(operator),
+        changelog_bytes=_changelog_bytes(operator) * part,
         largest_share=max(sizes) / even if even else 1.0,
         is_windowed=not step.window_fn.startswith("GlobalWindows"),
         lasting_cells=tuple(cell.name for cell in step.cells if cell.ttl is None),
+        shares_with=tuple(each.step for each in sharing if each.step != step.step),
     )
 
 

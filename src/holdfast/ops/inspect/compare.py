@@ -24,13 +24,13 @@ from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError
 from holdfast.ops.reading.blobs import (
     StepRef,
-    blobs_frame,
-    change_feed,
     choose_step,
     collected_groups,
     find_steps,
     groups_in,
     rows_of,
+    step_blobs,
+    step_changes,
 )
 from holdfast.ops.reading.keys import FoundKey, find_key, key_text
 from holdfast.ops.reading.naming import named_values, window_text
@@ -123,15 +123,13 @@ def _diff_frame(
     trust_pickle: bool,
 ) -> DataFrame:
     """For each key group a row with the number of its changes, then the changes; at most `limit`, the first by key."""
-    sides = [
-        blobs_frame(spark, place, ref.operator, batch).withColumn("side", F.lit(side)) for side, batch in enumerate(batches)
-    ]
+    sides = [step_blobs(spark, place, ref, batch).withColumn("side", F.lit(side)) for side, batch in enumerate(batches)]
     frame = sides[0].unionByName(sides[1])
     if wanted is not None and wanted.label is not None:
         frame = frame.where(F.col("label") == wanted.label)
     # Label and side in one number, so that the two sides of a key group come one after the other.
     frame = frame.repartition("label").sortWithinPartitions("label", "side")
-    frame = frame.select((F.col("label") * 2 + F.col("side")).alias("label"), "name", "blob")
+    frame = frame.select((F.col("label").cast("long") * 2 + F.col("side")).alias("label"), "name", "blob")
     slots = None if wanted is None else [wanted.slot]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -270,7 +268,7 @@ def _versions(
         yield run[0], _copied(groups)
         if len(run) == 1:
             continue
-        feed = change_feed(spark, place, ref.operator, run[1], run[-1])
+        feed = step_changes(spark, place, ref, run[1], run[-1])
         if wanted.label is not None:
             feed = feed.where(F.col("label") == wanted.label)
         changed: dict[int, list[Any]] = {}
@@ -303,7 +301,7 @@ def _runs(retained: list[int], logged: set[int]) -> Iterator[list[int]]:
 
 
 def _whole(spark: SparkSession, place: Checkpoint, ref: StepRef, wanted: FoundKey, batch: int) -> dict[int, Blobs]:
-    frame = blobs_frame(spark, place, ref.operator, batch)
+    frame = step_blobs(spark, place, ref, batch)
     if wanted.label is not None:
         frame = frame.where(F.col("label") == wanted.label)
     return collected_groups(frame, place.path)

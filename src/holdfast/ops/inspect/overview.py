@@ -36,6 +36,8 @@ class OperatorOverview:
     number: int
     name: str
     is_a_step: bool
+    steps: list[str]
+    """The steps that share it, if the job has recorded that."""
     partitions: int
     snapshots: list[int]
     """The versions for which every partition has a snapshot."""
@@ -117,7 +119,7 @@ def checkpoint_show(spark: SparkSession | None, checkpoint: str, *, batch: int |
         planned=[number for number in planned if not committed or number > committed[-1]],
         retained=opened.retained(),
         steps=_steps(opened),
-        operators=[_operator(operator) for operator in opened.operators()],
+        operators=[_operator(operator, opened) for operator in opened.operators()],
         sizes=_sizes(opened),
     )
 
@@ -173,7 +175,8 @@ def _steps(opened: Checkpoint) -> list[StepOverview]:
     ]
 
 
-def _operator(operator: Operator) -> OperatorOverview:
+def _operator(operator: Operator, opened: Checkpoint) -> OperatorOverview:
+    steps = opened.manifest.get("steps", {})
     snapshots = [partition.snapshots for partition in operator.partitions]
     changelogs = [partition.changelogs for partition in operator.partitions]
     versions = [version for files in (*snapshots, *changelogs) for version in files]
@@ -182,6 +185,7 @@ def _operator(operator: Operator) -> OperatorOverview:
         number=operator.number,
         name=operator.name,
         is_a_step=operator.is_a_step,
+        steps=sorted(name for name, step in steps.items() if step.get("operator") == operator.number),
         partitions=len(operator.partitions),
         snapshots=_in_all(snapshots),
         changelogs=_in_all(changelogs),

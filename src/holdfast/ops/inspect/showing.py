@@ -16,7 +16,7 @@ from holdfast.engine.stored.reading import HIDDEN, Blobs, StoredCell, read_group
 from holdfast.errors import CheckpointError, InputError
 from holdfast.model.time.timestamps import Timestamp
 from holdfast.model.windows.bounded import GlobalWindow
-from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, collected_groups, find_steps, group_blobs, rows_of
+from holdfast.ops.reading.blobs import StepRef, choose_step, collected_groups, find_steps, group_blobs, rows_of, step_blobs
 from holdfast.ops.reading.keys import find_key, key_text
 from holdfast.ops.reading.naming import named_values, window_text
 
@@ -126,11 +126,11 @@ def _groups(
 ) -> Iterator[tuple[int, Blobs]]:
     """Key groups read by the driver: one, or all, a few at a time."""
     if label is not None:
-        blobs = group_blobs(spark, place, ref.operator, batch, label)
+        blobs = group_blobs(spark, place, ref, batch, label)
         if blobs is not None:
             yield label, blobs
         return
-    frame = blobs_frame(spark, place, ref.operator, batch)
+    frame = step_blobs(spark, place, ref, batch)
     sizes = frame.groupBy("label").agg(F.sum(F.length("blob")).alias("size")).orderBy("label")
     waiting: list[int] = []
     size = 0

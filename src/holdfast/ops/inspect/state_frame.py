@@ -7,13 +7,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.checkpoint.labels import labels
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.engine.stored.readable import to_json
 from holdfast.engine.stored.reading import HIDDEN, Blobs, StoredCell, read_group
 from holdfast.model.time.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from holdfast.model.windows.bounded import GlobalWindow
-from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, map_groups, steps_of
+from holdfast.ops.reading.blobs import StepRef, choose_step, map_groups, step_blobs, steps_of
 from holdfast.ops.reading.keys import key_text
 from holdfast.ops.reading.naming import named_values
 
@@ -54,7 +53,7 @@ def read_state(
 def _state_frame(
     spark: SparkSession, place: Checkpoint, ref: StepRef, batch: int, trust_pickle: bool, hidden: bool
 ) -> DataFrame:
-    numbers = {label: number for number, label in enumerate(labels(int(ref.manifest["key_groups"])))}
+    numbers = {label: number for number, label in enumerate(ref.labels)}
 
     def rows(label: int, blobs: Blobs) -> Iterator[tuple[Any, ...]]:
         group = read_group(blobs, trust_pickle=trust_pickle)
@@ -65,7 +64,7 @@ def _state_frame(
                 times = (_struct(cell), name, cell.kind, to_json(value), _clamped(cell.expires_micros))
                 yield (ref.name, key_text(cell.slot), *times, numbers.get(label))
 
-    return map_groups(blobs_frame(spark, place, ref.operator, batch), rows, STATE_SCHEMA)
+    return map_groups(step_blobs(spark, place, ref, batch), rows, STATE_SCHEMA)
 
 
 def _struct(cell: StoredCell) -> dict[str, int] | None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from holdfast.checkpoint.layout import open_checkpoint
 from holdfast.engine.state.keys import encode_slots
 from holdfast.engine.stored.reading import Blobs, StoredGroup, read_group
-from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, fullest, map_groups, rows_of
+from holdfast.ops.reading.blobs import StepRef, blobs_frame, by_step, choose_step, fullest, map_groups, rows_of
 
 __all__ = ["CellSummary", "StepSummary", "state_ls", "timers_of"]
 
@@ -58,9 +58,9 @@ def state_ls(spark: SparkSession, checkpoint: str, batch: int | None = None) -> 
         if operator.is_a_step:
             frame = map_groups(blobs_frame(spark, place, operator.number, batch), _counted, "summary string")
             counts = [json.loads(row.summary) for row in rows_of(frame, place.path)]
-            if counts:
-                manifest = fullest(count["manifest"] for count in counts)
-                summaries.append(_summary(StepRef(manifest["name"], operator.number, manifest), counts))
+            for name, manifests in by_step(count["manifest"] for count in counts).items():
+                own = [count for count in counts if count["manifest"]["name"] == name]
+                summaries.append(_summary(StepRef(name, operator.number, fullest(manifests)), own))
     if not summaries:
         choose_step([], None, place.path)
     return sorted(summaries, key=lambda summary: summary.step)

@@ -1,6 +1,7 @@
 """State as Parquet, to look at, edit and start from.
 
-export.json             the format, the job and micro-batch, and the manifests of the steps; written last
+export.json             the format, the job and micro-batch, and the steps: the operator that each is in, and its manifest,
+                        which names its slot there; written last
 state/<step>/*.parquet  a row for each cell of a key and window: `ops/reading/cell_rows.py`
 checkpoint/             what else a new checkpoint needs: offsets, commits, sources, schemas, and the state of
                         Spark's own operators
@@ -28,7 +29,7 @@ from holdfast.checkpoint.query_files import in_form
 from holdfast.engine.stored.documents import Batch, Malformed, check_form, parse_json
 from holdfast.engine.stored.manifest import checked_manifest
 from holdfast.errors import CheckpointError, CorruptState
-from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, our_errors, steps_of
+from holdfast.ops.reading.blobs import StepRef, choose_step, our_errors, step_blobs, steps_of
 from holdfast.ops.reading.cell_rows import cell_rows
 from holdfast.ops.reading.key_rows import LogFacts, log_facts
 from holdfast.spark.session.settings import with_settings
@@ -119,7 +120,7 @@ def _exported(spark: SparkSession, place: Checkpoint, directory: str, batch: int
         for done, step in enumerate(steps):
             report(len(pieces) + done, total)
             with our_errors(place.path):
-                blobs = blobs_frame(spark, place, step.operator, batch)
+                blobs = step_blobs(spark, place, step, batch)
                 facts[step.name] = log_facts(blobs, place.path)
                 frame = cell_rows(blobs, step)
                 folder = normalised(join(work, "state", _folder(step.name)))
@@ -179,6 +180,8 @@ def read_export(spark: SparkSession, path: str) -> Export:
         steps = [StepRef(name, step.operator, checked_manifest(step.manifest)) for name, step in form.steps.items()]
         if any(step.name != step.manifest["name"] for step in steps) or not steps:
             raise Malformed("its steps do not match their manifests")
+        if len({(step.operator, step.slot) for step in steps}) < len(steps):
+            raise Malformed("two of its steps have the same place in an operator")
         facts = {name: _facts(step.log) for name, step in form.steps.items()}
     return Export(path, form.job, form.batch, steps, {name: step.rows for name, step in form.steps.items()}, facts)
 

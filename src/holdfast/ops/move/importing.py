@@ -22,6 +22,8 @@ from holdfast.checkpoint.files.choice import copy_file, files_of, join
 from holdfast.checkpoint.layout import Checkpoint, Operator, find_checkpoint, open_checkpoint
 from holdfast.checkpoint.lock import holding
 from holdfast.checkpoint.replacement import finish_replacing
+from holdfast.checkpoint.replacing import replacing_state
+from holdfast.checkpoint.schema_paths import place_schemas
 from holdfast.engine.state.key_group import KeyGroupState
 from holdfast.engine.state.keys import slot_from_bytes, slot_of, slot_to_bytes
 from holdfast.engine.stored.reading import HIDDEN, StoredLayout
@@ -29,11 +31,9 @@ from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError, InputError
 from holdfast.ops.move.export import EXPORT_FILE, Export, exported_rows, read_export
 from holdfast.ops.move.merging import CONFLICTS, OnConflict, merged
-from holdfast.ops.move.regroup import seed_step, write_manifest
-from holdfast.ops.move.replacing import replacing_state
-from holdfast.ops.move.restore import place_schemas
+from holdfast.ops.move.regroup import seed_state, write_manifest
 from holdfast.ops.move.savepoint_file import is_checkpoint_file
-from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, our_errors, record_batches, rows_of, steps_of
+from holdfast.ops.reading.blobs import StepRef, choose_step, our_errors, record_batches, rows_of, step_blobs, steps_of
 from holdfast.ops.reading.cell_rows import CellReader, cell_rows, cell_schema
 from holdfast.ops.reading.cell_types import CellTypes, is_typed
 from holdfast.ops.reading.key_rows import LogFacts, key_columns, labelled, log_facts, new_groups
@@ -264,17 +264,25 @@ def _anew(
             copy_file(source, file.path, target, join(work, file.name))
         made = open_checkpoint(spark, work)
         place_schemas(made, work)
-        operators = {operator.number: operator for operator in made.operators()}
-        if not {step.operator for step in export.steps} <= operators.keys() or export.batch not in made.committed():
+        operators = made.operators()
+        known = {operator.number for operator in operators}
+        if not {step.operator for step in export.steps} <= known or export.batch not in made.committed():
             raise CorruptState(
                 f"{join(export.path, EXPORT_FILE)!r} belongs to another checkpoint than the files beside it.",
                 todo="export the state again",
             )
-        for done, step in enumerate(export.steps):
-            report(done, len(export.steps))
-            manifest = {**step.manifest, **({} if key_groups is None else {"key_groups": key_groups})}
-            rows = labelled(checked[step.name], manifest, int(manifest["key_groups"]))
-            _write(spark, made, operators[step.operator], export.batch, rows, manifest, "replace", export.facts[step.name])
+        changes = {} if key_groups is None else {"key_groups": key_groups}
+        done = 0
+        for operator in operators:
+            blobs = []
+            for step in export.steps:
+                if step.operator == operator.number:
+                    manifest = {**step.manifest, **changes}
+                    blobs.append(_blobs(made, checked[step.name], manifest, "replace", export.facts[step.name]))
+            if blobs:
+                report(done, len(export.steps))
+                _seed(spark, made, operator, export.batch, blobs)
+                done += len(blobs)
         if key_groups is not None:
             write_manifest(made, {step.name: {"key_groups": key_groups} for step in export.steps})
         place_schemas(made, checkpoint.rstrip("/"))
@@ -288,18 +296,31 @@ def _into(
     with holding(spark, checkpoint, "holdfast state import"):
         finish_replacing(place.files, place.path)
         with replacing_state(open_checkpoint(spark, checkpoint)) as (made, batch):
-            present = {step.name: step for step in steps_of(spark, made, batch)}
-            operators = {operator.number: operator for operator in made.operators()}
-            for done, step in enumerate(export.steps):
-                report(done, len(export.steps))
-                (here,) = choose_step(list(present.values()), step.name, made.path)
+            present = steps_of(spark, made, batch)
+            for step in export.steps:
+                (here,) = choose_step(present, step.name, made.path)
                 _check_same(here, step)
-                blobs = blobs_frame(spark, made, here.operator, batch)
-                there = _read(cell_rows(blobs, here), here.manifest, _PRESENT)
-                rows = labelled(there.unionByName(checked[step.name]), here.manifest, int(here.manifest["key_groups"]))
-                facts = log_facts(blobs, made.path)
-                _write(spark, made, operators[here.operator], batch, rows, here.manifest, on_conflict, facts)
+            done = 0
+            for operator in made.operators():
+                here_now = [step for step in present if step.operator == operator.number]
+                changed = checked.keys() & {step.name for step in here_now}
+                if changed:
+                    report(done, len(export.steps))
+                    blobs = [_into_step(spark, made, step, batch, checked.get(step.name), on_conflict) for step in here_now]
+                    _seed(spark, made, operator, batch, blobs)
+                    done += len(changed)
     return batch
+
+
+def _into_step(
+    spark: SparkSession, made: Checkpoint, here: StepRef, batch: int, coming: DataFrame | None, on_conflict: str
+) -> DataFrame:
+    """The blobs of a step with the imported rows; as they are, if there are none for it."""
+    blobs = step_blobs(spark, made, here, batch)
+    if coming is None:
+        return blobs
+    there = _read(cell_rows(blobs, here), here.manifest, _PRESENT)
+    return _blobs(made, there.unionByName(coming), here.manifest, on_conflict, log_facts(blobs, made.path))
 
 
 def _check_same(here: StepRef, coming: StepRef) -> None:
@@ -312,21 +333,18 @@ def _check_same(here: StepRef, coming: StepRef) -> None:
             )
 
 
-def _write(
-    spark: SparkSession,
-    made: Checkpoint,
-    operator: Operator,
-    batch: int,
-    rows: DataFrame,
-    manifest: Mapping[str, Any],
-    on_conflict: str,
-    facts: LogFacts,
-) -> None:
+def _blobs(made: Checkpoint, rows: DataFrame, manifest: Mapping[str, Any], on_conflict: str, facts: LogFacts) -> DataFrame:
+    """The blobs of a step, made from decoded rows."""
     with our_errors(made.path):
         # A step with `on_window_expiration` must also be called for imported keys.
         tells = bool(rows.where(F.col("cell") == _SEEN).take(1))
-        blobs = new_groups(rows, manifest, facts, lambda table: _assembled(table, manifest, on_conflict, tells))
-        seed_step(spark, made, operator, batch, blobs)
+    placed = labelled(rows, manifest)
+    return new_groups(placed, manifest, facts, lambda table: _assembled(table, manifest, on_conflict, tells))
+
+
+def _seed(spark: SparkSession, made: Checkpoint, operator: Operator, batch: int, blobs: list[DataFrame]) -> None:
+    with our_errors(made.path):
+        seed_state(spark, made, operator, batch, blobs)
 
 
 def _assembled(rows: pa.Table, manifest: Mapping[str, Any], on_conflict: str, tells: bool) -> KeyGroupState:

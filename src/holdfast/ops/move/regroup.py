@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.checkpoint.files.choice import join
 from holdfast.checkpoint.layout import Checkpoint, Operator, open_checkpoint
 from holdfast.errors import CheckpointError
-from holdfast.ops.reading.blobs import StepRef, blobs_frame, choose_step, our_errors, steps_of
+from holdfast.ops.reading.blobs import StepRef, choose_step, our_errors, step_blobs, steps_of
 from holdfast.ops.reading.key_rows import labelled, log_facts, new_groups, packed_frame, unpacked
 from holdfast.spark.steps.seeding import seed_operator
 
-__all__ = ["regroup", "seed_step", "write_manifest"]
+__all__ = ["regroup", "seed_state", "write_manifest"]
 
 _KEY_GROUPS_MAX = 32_768
 
@@ -29,36 +31,33 @@ def regroup(spark: SparkSession, checkpoint: str, key_groups: int) -> list[str]:
     place = open_checkpoint(spark, checkpoint)
     batch = place.check_batch(None)
     steps = choose_step(steps_of(spark, place, batch), None, place.path)
-    operators = {operator.number: operator for operator in place.operators()}
     with our_errors(place.path):
-        for step in steps:
-            _regroup_step(spark, place, operators[step.operator], step, batch, key_groups)
+        for operator in place.operators():
+            made = [_regrouped(spark, place, step, batch, key_groups) for step in steps if step.operator == operator.number]
+            if made:
+                seed_state(spark, place, operator, batch, made)
     write_manifest(place, {step.name: {"key_groups": key_groups} for step in steps})
     return [step.name for step in steps]
 
 
-def _regroup_step(
-    spark: SparkSession, place: Checkpoint, operator: Operator, step: StepRef, batch: int, key_groups: int
-) -> None:
+def _regrouped(spark: SparkSession, place: Checkpoint, step: StepRef, batch: int, key_groups: int) -> DataFrame:
+    """The blobs of a step with so many key groups."""
     manifest = {**step.manifest, "key_groups": key_groups}
-    blobs = blobs_frame(spark, place, operator.number, batch)
-    rows = labelled(packed_frame(blobs, step), manifest, key_groups)
-    seed_step(
-        spark,
-        place,
-        operator,
-        batch,
-        new_groups(rows, manifest, log_facts(blobs, place.path), lambda table: unpacked(table, manifest)),
-    )
+    blobs = step_blobs(spark, place, step, batch)
+    rows = labelled(packed_frame(blobs, step), manifest)
+    return new_groups(rows, manifest, log_facts(blobs, place.path), lambda table: unpacked(table, manifest))
 
 
-def seed_step(spark: SparkSession, place: Checkpoint, operator: Operator, batch: int, blobs: DataFrame) -> None:
-    """Makes blobs (label, name, blob) the state of a step after a micro-batch, in a checkpoint that is not in use."""
+def seed_state(spark: SparkSession, place: Checkpoint, operator: Operator, batch: int, blobs: Sequence[DataFrame]) -> None:
+    """Makes blobs (label, name, blob) the state of an operator after a micro-batch, in a checkpoint that is not in use.
+
+    It has nothing else then: where several steps share the operator, the blobs of all of them must be given.
+    """
     seed_operator(
         spark,
         place.files,
         operator.path,
-        blobs,
+        reduce(DataFrame.unionByName, blobs),
         version=batch + 1,
         partitions=len(place.partitions_at(operator, batch)),
         time_mode=operator.properties.time_mode,

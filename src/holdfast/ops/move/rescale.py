@@ -7,7 +7,7 @@ never altered, and the new micro-batch counts once its commit exists. If it fail
 plan last: while the plan exists Spark starts no query, and once it is gone nothing of the attempt is left. If the process is
 killed, the plan stays; the next call finishes it, or with another number removes it and starts over.
 
-*Key groups.* They are regrouped in a copy, which then replaces the state (`ops/move/replacing.py`). State after earlier
+*Key groups.* They are regrouped in a copy, which then replaces the state (`checkpoint/replacing.py`). State after earlier
 micro-batches is gone then; micro-batch numbers stay.
 """
 
@@ -22,9 +22,9 @@ from holdfast.checkpoint.layout import Checkpoint, Partition, find_checkpoint, o
 from holdfast.checkpoint.lock import holding
 from holdfast.checkpoint.pieces import whole_pieces
 from holdfast.checkpoint.replacement import finish_replacing
+from holdfast.checkpoint.replacing import replacing_state
 from holdfast.errors import CheckpointError
 from holdfast.ops.move.repartition import no_task_runs, repartition
-from holdfast.ops.move.replacing import replacing_state
 from holdfast.ops.move.restore import reshape
 
 __all__ = ["Rescaled", "rescale"]

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.destination import building, check_apart, check_free
-from holdfast.checkpoint.files.choice import Files, copy_file, files_of, join, normalised
+from holdfast.checkpoint.files.choice import Files, copy_file, files_of, join
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
-from holdfast.checkpoint.query_files import schema_name
+from holdfast.checkpoint.schema_paths import place_schemas
 from holdfast.engine.backends.choice import BackendName
 from holdfast.engine.stored.manifest import LOG_BACKENDS
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
@@ -27,7 +27,7 @@ from holdfast.ops.move.repartition import repartition
 from holdfast.ops.move.savepoint import savepoint_verify
 from holdfast.ops.move.savepoint_file import Savepoint
 
-__all__ = ["Restored", "place_schemas", "reshape", "savepoint_restore"]
+__all__ = ["Restored", "reshape", "savepoint_restore"]
 
 Report = Callable[[int, int], None]
 
@@ -125,17 +125,6 @@ def _add_plan(source: Files, savepoint: Savepoint, made: Checkpoint) -> None:
     counts = [len(made.partitions_at(operator, savepoint.batch)) for operator in made.operators()]
     if counts:
         made.write_partition_count(savepoint.planned_batch, max(counts))
-
-
-def place_schemas(checkpoint: Checkpoint, root: str) -> None:
-    """Makes the operators' metadata, which has absolute paths, name the schemas below another directory."""
-    for operator in checkpoint.operators():
-        folder = join(normalised(root), "state", str(operator.number), "_stateSchema")
-        for batch, content in checkpoint.operator_metadata(operator.number).items():
-            for store in content["stateStoreInfo"]:
-                paths = store.get("stateSchemaFilePaths", [])
-                store["stateSchemaFilePaths"] = [join(folder, schema_name(operator.path, path)) for path in paths]
-            checkpoint.write_operator_metadata(operator.number, batch, content)
 
 
 def _name_backend(made: Checkpoint, backend: str) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from holdfast.checkpoint.files.choice import normalised
+from holdfast.checkpoint.labels import labels_of_manifest, labels_of_slot, slot_of_manifest
 from holdfast.checkpoint.layout import Checkpoint
 from holdfast.engine.stored.evolution import MANIFEST
 from holdfast.engine.stored.manifest import read_manifest
@@ -24,13 +25,14 @@ from holdfast.engine.stored.reading import Blobs
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
 from holdfast.spark.errors.failures import first_cause
 from holdfast.spark.errors.transport import carried, rebuilding, uncarried
+from holdfast.spark.steps.seeding import blobs_reader, flat_blobs, stored_blobs
 from holdfast.spark.types.arrow import arrow_schema
 from holdfast.spark.types.schemas import read_schema
 
 __all__ = [
     "StepRef",
     "blobs_frame",
-    "change_feed",
+    "by_step",
     "choose_step",
     "collected_groups",
     "find_steps",
@@ -41,6 +43,8 @@ __all__ = [
     "our_errors",
     "record_batches",
     "rows_of",
+    "step_blobs",
+    "step_changes",
     "steps_of",
 ]
 
@@ -64,52 +68,68 @@ class StepRef:
     manifest: dict[str, Any]
     """The manifest with the most cells; some key groups may still have an older one."""
 
+    @property
+    def slot(self) -> int:
+        """Tells its key groups from those of other steps in its operator."""
+        return slot_of_manifest(self.manifest)
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """The label of each of its key groups."""
+        return labels_of_manifest(self.manifest)
+
 
 def blobs_frame(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> DataFrame:
-    """All blobs of an operator after a micro-batch: label, name, blob."""
+    """All blobs of an operator, which several steps may share, after a micro-batch: label, name, blob."""
     with our_errors(checkpoint.path):
-        return _flat(_reader(spark, operator).option("batchId", batch).load(normalised(checkpoint.path)))
+        return stored_blobs(spark, checkpoint.path, operator, batch)
 
 
-def change_feed(spark: SparkSession, checkpoint: Checkpoint, operator: int, first: int, last: int) -> DataFrame:
-    """The changes of the micro-batches from first to last: batch, change ("update" or "delete"), label, name, blob."""
-    reader = _reader(spark, operator).option("readChangeFeed", "true")
+def step_blobs(spark: SparkSession, checkpoint: Checkpoint, step: StepRef, batch: int) -> DataFrame:
+    """The blobs of a step after a micro-batch: label, name, blob."""
+    return _of_step(blobs_frame(spark, checkpoint, step.operator, batch), step)
+
+
+def step_changes(spark: SparkSession, checkpoint: Checkpoint, step: StepRef, first: int, last: int) -> DataFrame:
+    """The changes of a step in the micro-batches from first to last: batch, change ("update" or "delete"), label, name,
+    blob."""
+    reader = blobs_reader(spark, step.operator).option("readChangeFeed", "true")
     reader = reader.option("changeStartBatchId", first).option("changeEndBatchId", last)
     with our_errors(checkpoint.path):
         changes = reader.load(normalised(checkpoint.path))
-    return _flat(changes, F.col("batch_id").alias("batch"), F.col("change_type").alias("change"))
+    flat = flat_blobs(changes, F.col("batch_id").alias("batch"), F.col("change_type").alias("change"))
+    return _of_step(flat, step)
 
 
-def _reader(spark: SparkSession, operator: int) -> Any:
-    return spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "blobs")
-
-
-def _flat(frame: DataFrame, *more: Any) -> DataFrame:
-    columns = [
-        F.col("key.label").alias("label"),
-        F.col("user_map_key.name").alias("name"),
-        F.col("user_map_value.blob").alias("blob"),
-    ]
-    return frame.select(*more, *columns)
+def _of_step(frame: DataFrame, step: StepRef) -> DataFrame:
+    own = labels_of_slot(step.slot)
+    return frame.where(F.col("label").between(own.start, own.stop - 1))
 
 
 def steps_of(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[StepRef]:
-    """The steps that have state after a micro-batch, by name. The state itself says which operator is which step."""
-    found = []
+    """The steps that have state after a micro-batch, by name. The state itself says which steps are in which operator."""
+    found: list[StepRef] = []
     for operator in checkpoint.operators():
         if not operator.is_a_step:
             continue
         frame = blobs_frame(spark, checkpoint, operator.number, batch)
         stored = rows_of(frame.where(F.col("name") == MANIFEST).select("blob").distinct(), checkpoint.path)
-        if stored:
-            manifest = fullest(read_manifest(bytes(row.blob)) for row in stored)
-            found.append(StepRef(manifest["name"], operator.number, manifest))
+        named = by_step(read_manifest(bytes(row.blob)) for row in stored)
+        found += [StepRef(name, operator.number, fullest(manifests)) for name, manifests in named.items()]
     return sorted(found, key=lambda step: step.name)
 
 
+def by_step(manifests: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The manifests of the key groups of an operator, by the name of the step."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for manifest in manifests:
+        found.setdefault(str(manifest["name"]), []).append(manifest)
+    return found
+
+
 def fullest(manifests: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The manifest with the most cells. After a change of code, each key group gets the new manifest when it is next opened;
-    the state of all of them fits that one."""
+    """The manifest of a step with the most cells. After a change of code, each key group gets the new manifest when it is
+    next opened; the state of all of them fits that one."""
     return max(manifests, key=lambda manifest: len(manifest["cells"]))
 
 
@@ -137,9 +157,9 @@ def choose_step(steps: Sequence[StepRef], name: str | None, path: str) -> list[S
     return chosen
 
 
-def group_blobs(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int, label: int) -> Blobs | None:
-    """The blobs of one key group, read by the driver; None if it has none."""
-    frame = blobs_frame(spark, checkpoint, operator, batch).where(F.col("label") == label)
+def group_blobs(spark: SparkSession, checkpoint: Checkpoint, step: StepRef, batch: int, label: int) -> Blobs | None:
+    """The blobs of one key group of a step, read by the driver; None if it has none."""
+    frame = step_blobs(spark, checkpoint, step, batch).where(F.col("label") == label)
     return collected_groups(frame, checkpoint.path).get(label)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from holdfast.checkpoint.labels import labels
+from holdfast.checkpoint.labels import labels_of_manifest, slot_of_manifest
 from holdfast.engine.log.chain import HEAD
 from holdfast.engine.log.head import Head
 from holdfast.engine.state.key_group import KeyGroupState
@@ -85,13 +85,13 @@ def _packed(blobs: Blobs, target: Mapping[str, Any]) -> Iterator[tuple[Any, ...]
             yield (*keys, slot_to_bytes(slot), data, start, window.pack(slot))
 
 
-def labelled(rows: DataFrame, manifest: Mapping[str, Any], key_groups: int) -> DataFrame:
-    """The rows with the label of the key group that each belongs to."""
+def labelled(rows: DataFrame, manifest: Mapping[str, Any]) -> DataFrame:
+    """The rows with the label of the key group that each belongs to, in a step with this manifest."""
     fields = key_columns(manifest).fields
     hashed = [key_column(field.name, field.dataType) for field in fields]
     if manifest.get("parallel_over", "key") != "key":
         hashed.append(F.col("start"))
-    return rows.withColumn("label", key_label(hashed, key_groups))
+    return rows.withColumn("label", key_label(hashed, int(manifest["key_groups"]), slot_of_manifest(manifest)))
 
 
 def new_groups(
@@ -110,7 +110,7 @@ def new_groups(
             return blob_table(key[0].as_py(), write_group(assemble(table), data, facts.last, origin).items())
 
     everywhere = {MANIFEST: data} if facts.clock is None else {MANIFEST: data, CLOCK: facts.clock}
-    common = [(label, *blob) for label in labels(int(manifest["key_groups"])) for blob in everywhere.items()]
+    common = [(label, *blob) for label in labels_of_manifest(manifest) for blob in everywhere.items()]
     built = rows.groupBy("label").applyInArrow(build, BLOBS_SCHEMA)
     return built.unionByName(rows.sparkSession.createDataFrame(common, BLOBS_SCHEMA))
 

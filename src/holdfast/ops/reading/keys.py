@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
 
-from holdfast.checkpoint.labels import labels
 from holdfast.engine.state.keys import key_of, slot_of
 from holdfast.engine.stored.readable import to_json
 from holdfast.engine.tables import Slot
@@ -65,7 +64,7 @@ def find_key(spark: SparkSession, step: StepRef, text: str) -> FoundKey:
             )
     slot = slot_of(values[0] if len(columns) == 1 else tuple(values[:-1]))
     spread = step.manifest.get("parallel_over", "key") != "key"
-    return FoundKey(slot, None if spread else labels(groups)[values[-1]])
+    return FoundKey(slot, None if spread else step.labels[values[-1]])
 
 
 def _parts(text: str, columns: Sequence[Any]) -> list[str]:

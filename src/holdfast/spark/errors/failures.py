@@ -44,7 +44,7 @@ def _known(pattern: str, what: str, todo: str, *, worker: bool = False) -> _Know
 
 _KNOWN = [
     _known(
-        r"No module named '(?:holdfast|pyarrow|pandas|numpy|msgspec|ormsgpack|zstandard|pyspark|py4j)\b"
+        r"No module named '(?:holdfast|pyarrow|pandas|numpy|msgspec|ormsgpack|zstandard|xxhash|pyspark|py4j)\b"
         r"|PACKAGE_NOT_INSTALLED",
         "a Python worker cannot import Holdfast or what it needs: it runs a different Python than the driver",
         "set PYSPARK_PYTHON to a Python that has holdfast installed before Spark starts (on one machine: "

@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame
 from holdfast.checkpoint.presence import Presence
 from holdfast.errors import HoldfastError, JobFailed
 from holdfast.spark.job.life import Life, Stop
+from holdfast.spark.job.root import Part
 from holdfast.spark.sinks.base import BatchInfo, Sink
 from holdfast.spark.sinks.plans import plan_of
-from holdfast.spark.steps.grafts import Graft
 
 __all__ = ["Handler"]
 
@@ -40,7 +40,7 @@ class Handler:
         life: Life,
         presence: Presence,
         checkpoint: str,
-        sinks: list[tuple[Graft | None, Sink]],
+        sinks: list[tuple[Part | None, Sink]],
         batches_max: int | None,
     ) -> None:
         self._life = life
@@ -85,8 +85,8 @@ class Handler:
         batch.persist()
         try:
             batch.count()
-            for graft, sink in self._sinks:
+            for part, sink in self._sinks:
                 self._presence.confirm()
-                sink.write_batch(batch if graft is None else graft.onto(batch), info)
+                sink.write_batch(batch if part is None else part(batch), info)
         finally:
             batch.unpersist()

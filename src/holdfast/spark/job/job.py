@@ -13,10 +13,11 @@ stops, also on Ctrl-C and SIGTERM. A stop waits for the micro-batch that is runn
 from __future__ import annotations
 
 import contextlib
+import html
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -41,16 +42,20 @@ from holdfast.errors import (
 from holdfast.model.time.timestamps import Duration
 from holdfast.spark.errors.failures import is_worker_trouble, query_failure
 from holdfast.spark.errors.transport import rebuilding
+from holdfast.spark.graph.picture.explanation import Explanation
+from holdfast.spark.graph.placing import Placement
+from holdfast.spark.job.arranging import GraphChanges, arranged
+from holdfast.spark.job.explaining import explained
 from holdfast.spark.job.handler import Handler
 from holdfast.spark.job.life import Life, Phase, Stop, Streak
-from holdfast.spark.job.manifest import check_job_manifest
 from holdfast.spark.job.progress import Progress
-from holdfast.spark.job.root import Root, root_of
+from holdfast.spark.job.root import Outline
 from holdfast.spark.job.triggers import AvailableNow, Batches, Every, JobTrigger, read_trigger
 from holdfast.spark.session.checkpoint_files import file_settings
 from holdfast.spark.session.properties import MEMORY_BUDGET, local_property
 from holdfast.spark.session.settings import required_problems, session_lacks, with_settings, with_stop_timeout
 from holdfast.spark.sinks.base import Sink
+from holdfast.spark.sinks.modes import Mode, in_mode
 from holdfast.spark.sinks.plans import stored_query_id
 from holdfast.spark.stages.unpack import Outputs
 from holdfast.spark.steps.lineage import steps_above
@@ -74,7 +79,8 @@ class Job:
     having committed anything new, before `run` gives up with the cause. A worker that could not be started, or died, is no
     such failure: while `run` or `wait` watches, the query is started again up to three times. `retained_batches`: how many
     micro-batches one can go back. `memory_budget_bytes`: how much state a Python worker keeps between micro-batches, of all
-    steps together, in place of what the session says. `progress`: whether to show what the job does while it runs.
+    steps together, in place of what the session says. `drop_steps`: removed steps whose stored state should be deleted.
+    `rename_steps`: old names of steps, with their new ones. `progress`: whether to show what the job does while it runs.
     """
 
     def __init__(
@@ -86,6 +92,8 @@ class Job:
         tolerated_failures: int = 0,
         retained_batches: int | None = None,
         memory_budget_bytes: int | None = None,
+        drop_steps: Sequence[str] = (),
+        rename_steps: Mapping[str, str] | None = None,
         progress: bool = True,
     ) -> None:
         self.name = name
@@ -97,6 +105,8 @@ class Job:
         self._writes: list[tuple[DataFrame, Sink]] = []
         self._metrics: dict[str, Any] = {}
         """The accumulators of the steps, by their names."""
+        self._placement: Placement | None = None
+        """Where the steps are, once the job has started with all of them in a line."""
         self._progress = Progress(name, enabled=progress)
         self._presence: Presence | None = None
         self._query: StreamingQuery | None = None
@@ -108,11 +118,17 @@ class Job:
         self._told: StreamingQuery | None = None
         """The query whose failure has been raised."""
         problems = [*_problems(name, tolerated_failures, retained_batches, memory_budget_bytes)]
+        problems += _change_problems(drop_steps, rename_steps)
         if problems:
             raise InvalidStep(str(name), problems)
+        self._changes = GraphChanges(frozenset(drop_steps), dict(rename_steps or {}))
 
-    def write(self, df: DataFrame, sink: Sink) -> Job:
-        """Binds an output to a sink."""
+    def write(self, df: DataFrame, sink: Sink, *, mode: Mode = "append", key: str | Sequence[str] | None = None) -> Job:
+        """Binds an output to a sink.
+
+        With `mode="upsert"` the sink holds one row for each value of the columns `key`: the newest. For results that
+        replace each other, such as the panes of a window. A row without a value in a key column fails its micro-batch.
+        """
         problems = []
         if not isinstance(sink, Sink):
             problems.append(f"{sink!r} is no sink: give hf.sinks.Parquet(...), Sqlite(...) or ForeachBatch(function).")
@@ -126,6 +142,8 @@ class Job:
             problems.append("What is written must be a streaming DataFrame; a batch one has its own df.write.")
         if self._query is not None:
             problems.append("The job has been started; bind all outputs before.")
+        sink, refused = in_mode(sink, df.schema if isinstance(df, DataFrame) else None, mode, key)
+        problems += refused
         if problems:
             raise InvalidStep(self.name, problems)
         self._writes.append((df, sink))
@@ -214,9 +232,26 @@ class Job:
         """What each step has done since it was built, by its name."""
         return {name: accumulator.value for name, accumulator in self._metrics.items()}
 
+    def explain(self) -> Explanation:
+        """How the job runs: its sources, its steps with what they keep and which share an operator, and its sinks. Print it,
+        let a notebook show it, or save it as a picture.
+
+        Before the job has started, it is as on a new checkpoint: the checkpoint is not touched. Raises InvalidStep if one
+        query cannot give all that is written.
+        """
+        self._check_writes()
+        return explained(self.name, self._writes, self._placement)
+
     def __repr__(self) -> str:
         sinks = ", ".join(repr(sink) for _, sink in self._writes) or "nothing yet"
         return f"Job({self.name!r}, checkpoint={self.checkpoint!r}: {self._life.phase.value}, writes {sinks})"
+
+    def _repr_html_(self) -> str:
+        shown = f"<p><code>{html.escape(repr(self))}</code></p>"
+        # To show a job must not fail, even if it cannot run, or Spark has been stopped.
+        with contextlib.suppress(Exception):
+            shown += self.explain()._repr_html_()
+        return shown
 
     def __enter__(self) -> Job:
         return self
@@ -238,9 +273,12 @@ class Job:
 
     # Starting
 
-    def _check_can_start(self) -> None:
+    def _check_writes(self) -> None:
         if not self._writes:
             raise InvalidStep(self.name, ["Nothing is written: bind an output to a sink with job.write(df, sink)."])
+
+    def _check_can_start(self) -> None:
+        self._check_writes()
         if self._runs():
             raise CheckpointLocked(f"The job {self.name!r} is running already.", todo="stop it first: job.stop()")
 
@@ -252,8 +290,8 @@ class Job:
     def _start(self) -> None:
         """Starts a query, unless a stop was asked for meanwhile."""
         try:
-            root = root_of(self.name, self._writes)
-            spark = root.frame.sparkSession
+            outline = Outline(self.name, self._writes)
+            spark = outline.spark
             checkpoint = resolved(spark, self.checkpoint)
             self._presence = self._presence or Presence(self.name, checkpoint)
             self._presence.begin(spark, runs=self._runs, stop=self._stop, abandon=self._abandon)
@@ -261,23 +299,25 @@ class Job:
                 self._query = None
             else:
                 self._progress.begin(checkpoint)
-                self._query = self._start_query(spark, self._presence, checkpoint, root)
+                self._query = self._start_query(spark, self._presence, checkpoint, outline)
             self._life.started()
         except BaseException:
             self._end()
             raise
 
-    def _start_query(self, spark: SparkSession, presence: Presence, checkpoint: str, root: Root) -> StreamingQuery:
+    def _start_query(self, spark: SparkSession, presence: Presence, checkpoint: str, outline: Outline) -> StreamingQuery:
         if _is_running(spark, self.name):
             raise JobFailed(
                 f"The job {self.name!r} cannot start: another query of this name is running in the same session.",
                 todo="stop that one first, or give this job another name",
             )
-        plans = [step.plan for step in root.steps]
+        plans = [step.plan for step in outline.steps]
         problems = required_problems(spark) if plans else []
         if problems:
             raise InvalidStep(self.name, problems)
-        for note in check_job_manifest(spark, checkpoint, self.name, plans):
+        root, notes = arranged(outline, self.name, checkpoint, self._changes)
+        self._placement = root.placement
+        for note in notes:
             self._progress.note(f"stored state, {note}")
         self._open_sinks(spark, checkpoint)
         writer = root.frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
@@ -485,6 +525,16 @@ def _problems(name: Any, tolerated_failures: Any, retained_batches: Any, budget:
         yield f"retained_batches is {retained_batches!r}; it must be a whole number from 1 on."
     if budget is not None and (type(budget) is not int or budget < 0):
         yield f"memory_budget_bytes is {budget!r}; it must be a number of bytes."
+
+
+def _change_problems(drop: Any, rename: Any) -> Iterator[str]:
+    if not isinstance(drop, (list, tuple, set, frozenset)) or not all(isinstance(name, str) for name in drop):
+        yield f"drop_steps is {drop!r}; give a list of names of steps."
+    pairs = [] if rename is None else list(rename.items()) if isinstance(rename, Mapping) else [(None, None)]
+    if not all(isinstance(name, str) for pair in pairs for name in pair):
+        yield f"rename_steps is {rename!r}; give old names with new ones: {{'old': 'new'}}."
+    elif len({new for _, new in pairs}) < len(pairs):
+        yield f"rename_steps is {rename!r}; it gives two steps the same name."
 
 
 def _is_running(spark: SparkSession, name: str) -> bool:

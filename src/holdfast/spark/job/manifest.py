@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -11,55 +12,81 @@ from pyspark.sql import SparkSession
 from holdfast.checkpoint.files.choice import files_of, read_file, write_file
 from holdfast.checkpoint.query_files import COPY, check_query_files, in_form
 from holdfast.checkpoint.replacement import MANIFEST_FILE, finish_replacing
-from holdfast.checkpoint.start_check import check_start
+from holdfast.checkpoint.step_operators import operator_count
 from holdfast.engine.stored.documents import check_form, parse_json
 from holdfast.engine.stored.manifest import MANIFEST_VERSION, checked_manifest, reconcile
 from holdfast.engine.stored.manifest_form import JobForm
 from holdfast.errors import StateConflict
 
-__all__ = ["MANIFEST_FILE", "check_job_manifest"]
+__all__ = ["MANIFEST_FILE", "JobManifest", "open_manifest"]
 
 
-def check_job_manifest(spark: SparkSession, checkpoint: str, job: str, steps: Sequence[Any]) -> list[str]:
-    """Writes the manifest of a new checkpoint; refuses steps that do not match that of an existing one.
+@dataclass
+class JobManifest:
+    """What is recorded of a job's steps, and what is to be."""
 
-    The caller must hold the lock: an interrupted operation on the checkpoint is first finished or undone. Then the state
-    must exist and be in the right partitions. Compatible changes resume, incompatible ones are refused. Returns sentences
-    that say what was done and what has changed.
-    """
-    files = files_of(spark, checkpoint)
+    spark: SparkSession
+    checkpoint: str
+    job: str
+    stored: bytes | None
+    recorded: dict[str, Any] | None
+    """The manifests of the steps, by name; None in a new checkpoint."""
+    sources: list[str] | None = None
+    """The marks of the sources, in order; None if they are not recorded."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences that say what was done and what has changed."""
+
+    @property
+    def operators(self) -> int:
+        """How many operators there must be, if there is state."""
+        return operator_count(self.recorded or {})
+
+    @property
+    def is_of_a_graph(self) -> bool:
+        return any("operator" in step for step in (self.recorded or {}).values())
+
+    def agree(self, plans: Iterable[Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """The manifests of steps from now on. Compatible changes resume; incompatible ones raise StateConflict."""
+        present = {}
+        for plan in plans:
+            present[plan.name] = plan.manifest
+            if plan.name in recorded:
+                agreed = reconcile(recorded[plan.name], plan.manifest, plan.evolution)
+                present[plan.name] = agreed.manifest
+                self.notes += [f"{plan.name}: {note}" for note in agreed.notes]
+        return present
+
+    def content(self, steps: Mapping[str, Any], sources: Sequence[str]) -> bytes:
+        """The manifest of a job with these steps and sources."""
+        content = {"manifest_version": MANIFEST_VERSION, "job": self.job, "sources": list(sources), "steps": dict(steps)}
+        return json.dumps(content, indent=2, sort_keys=True).encode()
+
+    def write(self, content: bytes) -> None:
+        if content != self.stored:
+            write_file(self.spark, f"{self.checkpoint.rstrip('/')}/{MANIFEST_FILE}", content)
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raises StateConflict if the steps are not those that are recorded."""
+        recorded, present = sorted(self.recorded or {}), sorted(names)
+        if self.recorded is not None and recorded != present:
+            was, now = (", ".join(map(repr, steps)) or "none" for steps in (recorded, present))
+            raise StateConflict(
+                f"The job's steps are not those of the checkpoint: it has {was}, the job has {now}.",
+                todo="give the steps their old names (name='...'), or start with a new checkpoint",
+            )
+
+
+def open_manifest(spark: SparkSession, checkpoint: str, job: str) -> JobManifest:
+    """The manifest of a checkpoint, which may be new. The caller must hold the lock: an interrupted operation on the
+    checkpoint is first finished or undone."""
     check_query_files(spark, checkpoint)
-    finished = finish_replacing(files, checkpoint)
+    finished = finish_replacing(files_of(spark, checkpoint), checkpoint)
     path = f"{checkpoint.rstrip('/')}/{MANIFEST_FILE}"
-    present = {step.name: step.manifest for step in steps}
     stored = read_file(spark, path)
     notes = [] if finished is None else [f"{finished}."]
-    recorded = None if stored is None else _read(stored, path)
-    if recorded is not None:
-        _check_names(recorded, present)
-    check_start(files, checkpoint, len(steps) if recorded is None else len(recorded))
-    if recorded is not None:
-        for step in steps:
-            agreed = reconcile(recorded[step.name], step.manifest, step.evolution)
-            present[step.name] = agreed.manifest
-            notes += [f"{step.name}: {note}" for note in agreed.notes]
-    content = {"manifest_version": MANIFEST_VERSION, "job": job, "steps": present}
-    wanted = json.dumps(content, indent=2, sort_keys=True).encode()
-    if wanted != stored:
-        write_file(spark, path, wanted)
-    return notes
-
-
-def _read(stored: bytes, path: str) -> dict[str, Any]:
+    if stored is None:
+        return JobManifest(spark, checkpoint, job, None, None, None, notes)
     with in_form(path, COPY):
-        content = parse_json(stored, infinite=True)
-        return {name: checked_manifest(step) for name, step in check_form(content, JobForm).steps.items()}
-
-
-def _check_names(recorded: dict[str, Any], present: dict[str, Any]) -> None:
-    if recorded.keys() != present.keys():
-        was, now = (", ".join(map(repr, sorted(steps))) or "none" for steps in (recorded, present))
-        raise StateConflict(
-            f"The job's steps are not those of the checkpoint: it has {was}, the job has {now}.",
-            todo="give the steps their old names (name='...'), or start with a new checkpoint",
-        )
+        form = check_form(parse_json(stored, infinite=True), JobForm)
+        recorded = {name: checked_manifest(step) for name, step in form.steps.items()}
+    return JobManifest(spark, checkpoint, job, stored, recorded, form.sources, notes)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from holdfast.errors import InvalidStep
+from holdfast.spark.graph.edges import OutputOf
+from holdfast.spark.graph.grafts import Graft
+from holdfast.spark.graph.graph import Graph
+from holdfast.spark.graph.line import line_of
+from holdfast.spark.graph.placing import Placement
+from holdfast.spark.graph.sources import source_marks
 from holdfast.spark.sinks.base import Sink
-from holdfast.spark.steps.grafts import Graft
-from holdfast.spark.steps.lineage import BuiltStep, doubled_steps, steps_above
+from holdfast.spark.steps.lineage import BuiltStep, analyzed, doubled_steps, steps_above
 
-__all__ = ["Root", "root_of"]
+__all__ = ["Outline", "Part", "Root"]
+
+Part = Callable[[DataFrame], DataFrame]
+"""What a sink is given of a micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -20,58 +30,79 @@ class Root:
     """What the query of a job runs."""
 
     frame: DataFrame
-    sinks: list[tuple[Graft | None, Sink]]
+    sinks: list[tuple[Part | None, Sink]]
     """Each sink with what it is given of a micro-batch; None stands for all of it, as it is."""
-    steps: list[BuiltStep]
-    """All steps of the query. Their names, by which their state is found, differ."""
+    placement: Placement | None = None
+    """Where the steps are, if they are in a line."""
+
+    @property
+    def sources(self) -> list[str]:
+        """The marks of its sources, in order."""
+        return source_marks(analyzed(self.frame))
 
 
-def root_of(job: str, writes: Sequence[tuple[DataFrame, Sink]]) -> Root:
-    """The root of a job that writes these. Raises InvalidStep if one query cannot give all of it, each step running once."""
-    grafts = [Graft.of(frame) for frame, _ in writes]
-    steps = _named_steps(job, [frame for frame, _ in writes])
-    if _is_to_be_grafted(grafts):
-        packed = grafts[0].steps[0].packed
+class Outline:
+    """What a job writes, and the steps that this takes. Raises InvalidStep if one query cannot give all of it."""
+
+    def __init__(self, job: str, writes: Sequence[tuple[DataFrame, Sink]]) -> None:
+        self._job = job
+        self._frames = [frame for frame, _ in writes]
+        self._sinks = [sink for _, sink in writes]
+        self._grafts = [Graft.of(frame) for frame in self._frames]
+        self.steps = _named_steps(job, self._frames)
+        """All steps. Their names, by which their state is found, differ."""
+        if self.as_built is None:
+            self.check_line()
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._frames[0].sparkSession
+
+    @cached_property
+    def graph(self) -> Graph:
+        return Graph.of(self.steps, self._grafts)
+
+    @cached_property
+    def as_built(self) -> Root | None:
+        """The query as the user built it, if no step would run twice in it: it ends with the only step that is written, or
+        with whatever Spark does after that, if only that is written."""
+        if len(self._frames) == 1 and not self._grafts[0].is_plain and not doubled_steps(self._frames[0]):
+            # Its rows need not be kept until all of them are there.
+            return Root(self._frames[0], [(None, self._sinks[0])])
+        nearest = list(dict.fromkeys(step for graft in self._grafts for step in graft.steps))
+        if len(nearest) != 1 or any(graft.problems for graft in self._grafts):
+            return None
+        packed = nearest[0].packed
         assert packed is not None
-        root = Root(packed, [(graft, sink) for graft, (_, sink) in zip(grafts, writes, strict=True)], steps)
-    elif len(writes) == 1:
-        root = Root(writes[0][0], [(None, writes[0][1])], steps)
-    else:
-        raise InvalidStep(job, _problems(grafts, [sink for _, sink in writes]))
-    doubled = [
-        f"The output of the step {step.plan.name!r} is used twice in one query, so it would run twice, with two copies "
-        "of its state: give each use a job of its own, or filter and select in the sink, hf.sinks.ForeachBatch."
-        for step in doubled_steps(root.frame)
-    ]
-    if doubled:
-        raise InvalidStep(job, doubled)
-    return root
+        return None if doubled_steps(packed) else self._root(packed, lambda output: F.col("tag") == output.tag)
+
+    def line(self, placement: Placement, sources: Sequence[str] | None) -> Root:
+        """The query with all steps in a line, and its sources in the order of these marks."""
+        line = line_of(self.spark, self.graph, placement, sources)
+        return replace(self._root(line.frame, line.rows_of), placement=placement)
+
+    @cached_property
+    def line_problems(self) -> list[str]:
+        """What cannot be done with each micro-batch by itself after the steps."""
+        return [
+            f"What is written to {sink!r} has {problem}. In a job with several outputs, each row must stand for itself "
+            "between a step and a sink: do the rest in the sink (hf.sinks.ForeachBatch), or write it with a job of its own."
+            for graft, sink in zip(self._grafts, self._sinks, strict=True)
+            for problem in graft.problems
+        ]
+
+    def check_line(self) -> None:
+        """Raises InvalidStep if something after the steps cannot be done with each micro-batch by itself."""
+        if self.line_problems:
+            raise InvalidStep(self._job, self.line_problems)
+
+    def _root(self, frame: DataFrame, rows_of: Callable[[OutputOf], Column]) -> Root:
+        parts = [_part(graft, rows_of) for graft in self._grafts]
+        return Root(frame, list(zip(parts, self._sinks, strict=True)))
 
 
-def _is_to_be_grafted(grafts: list[Graft]) -> bool:
-    """Whether the query ends with the outputs of a step, and what follows is done with each micro-batch."""
-    nearest = {step for graft in grafts for step in graft.steps}
-    if len(nearest) != 1 or any(graft.problems for graft in grafts):
-        return False
-    # A single one could be part of the query itself; its rows then need not be kept until all of them are there.
-    return len(grafts) > 1 or len(grafts[0].found) > 1 or grafts[0].is_plain
-
-
-def _problems(grafts: list[Graft], sinks: list[Sink]) -> list[str]:
-    problems = [
-        f"What is written to {sink!r} has {problem}. In a job with several outputs, each row must stand for itself between "
-        "the step and a sink: do the rest in the sink (hf.sinks.ForeachBatch), or write it with a job of its own."
-        for graft, sink in zip(grafts, sinks, strict=True)
-        for problem in graft.problems
-    ]
-    names = sorted({step.plan.name for graft in grafts for step in graft.steps})
-    if len(names) > 1:
-        listed = ", ".join(map(repr, names))
-        problems.append(
-            f"Several outputs in one query must come from one step; these come from {listed}. Write those of each step with "
-            "a job of its own."
-        )
-    return problems
+def _part(graft: Graft, rows_of: Callable[[OutputOf], Column]) -> Part:
+    return lambda packed: graft.onto(packed, rows_of)
 
 
 def _named_steps(job: str, frames: list[DataFrame]) -> list[BuiltStep]:

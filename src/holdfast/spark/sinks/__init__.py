@@ -1,9 +1,23 @@
 """Sinks: where a job writes the micro-batches of an output, each exactly once."""
 
 from holdfast.spark.sinks.base import BatchInfo, Sink
-from holdfast.spark.sinks.function import Collect, ForeachBatch
+from holdfast.spark.sinks.collect import Collect
+from holdfast.spark.sinks.function import ForeachBatch
+from holdfast.spark.sinks.modes import Mode
 from holdfast.spark.sinks.parquet import Parquet
 from holdfast.spark.sinks.plans import plan_of, stored_query_id
 from holdfast.spark.sinks.sqlite import Sqlite
+from holdfast.spark.sinks.upsert import Upsert
 
-__all__ = ["BatchInfo", "Collect", "ForeachBatch", "Parquet", "Sink", "Sqlite", "plan_of", "stored_query_id"]
+__all__ = [
+    "BatchInfo",
+    "Collect",
+    "ForeachBatch",
+    "Mode",
+    "Parquet",
+    "Sink",
+    "Sqlite",
+    "Upsert",
+    "plan_of",
+    "stored_query_id",
+]

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from holdfast.errors import InvalidStep
+from holdfast.spark.sinks.upsert import Upsert
+
 __all__ = ["BatchInfo", "Sink"]
 
 
@@ -30,7 +33,25 @@ class Sink(abc.ABC):
 
     Restoring an older savepoint rolls a checkpoint back. Then numbers that have been written come again with other rows. A
     sink must not mistake these for what it already has.
+
+    A sink appends, unless `upserting` made it. What was appended must not be upserted later, nor the other way round: a sink
+    that outlives the job keeps a note of it, and refuses.
     """
+
+    def upserting(self, upsert: Upsert) -> Sink:
+        """This sink, writing to the same place, but with one row for each key: the newest.
+
+        A job calls it in `write`, and from then on uses only what it returns: most simply a copy that keeps `upsert`. The
+        schema comes with `open`. Raise InvalidStep, with a sentence for each problem, if the sink cannot upsert, as this
+        one does; then neither `open` nor `write_batch` is called.
+
+        Each row replaces, as a whole, the one with its key: INSERT ... ON CONFLICT (key) DO UPDATE, or MERGE. Rows of one
+        key may come several times in a micro-batch. The last one wins; `upsert.newest` leaves out the others.
+        """
+        cannot = (
+            f"{type(self).__name__} cannot upsert: it has no method `upserting`. Use hf.sinks.Sqlite, or leave out mode."
+        )
+        raise InvalidStep("sink", [cannot])
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:  # noqa: B027
         """Called when a job starts, before anything is processed: raise here if writing is impossible.

@@ -1,26 +1,28 @@
-"""Sinks in the driver: your own function, or a list in memory."""
+"""Your own function as a sink."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from holdfast.errors import InvalidStep
 from holdfast.spark.sinks.base import BatchInfo, Sink
+from holdfast.spark.sinks.upsert import Upsert
 
-__all__ = ["Collect", "ForeachBatch"]
+__all__ = ["ForeachBatch"]
 
 
 class ForeachBatch(Sink):
     """Calls a function with the rows and the number of each micro-batch. It is exactly-once if the function is.
 
-    The number alone does not identify a micro-batch: a new checkpoint starts at 0 again. A function with a third required
-    argument gets the `BatchInfo`, with the query's id and the plan.
+    Append and upsert: which of them it does, and how, is the function's own affair, so `mode="upsert"` is refused. After a
+    crash it may get the last micro-batch once more. The number alone does not identify a micro-batch: a new checkpoint
+    starts at 0 again. A function with a third required argument gets the `BatchInfo`, with the query's id and the plan.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -32,6 +34,10 @@ class ForeachBatch(Sink):
 
     def __repr__(self) -> str:
         return f"ForeachBatch({getattr(self._function, '__qualname__', repr(self._function))})"
+
+    def upserting(self, upsert: Upsert) -> Sink:
+        cannot = f"{self!r} cannot upsert by itself: its function decides how rows are written. Leave out mode and key."
+        raise InvalidStep("sink", [cannot])
 
     def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:
         more = (info,) if self._wants_info else ()
@@ -74,33 +80,3 @@ def _required(function: Callable[..., Any]) -> int:
         return 2
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(p.kind in places and p.default is inspect.Parameter.empty for p in parameters)
-
-
-class Collect(Sink):
-    """Keeps all rows in memory, for tests and small demonstrations. They do not survive the process."""
-
-    evaluates_all = True
-
-    def __init__(self) -> None:
-        self._batches: dict[str, dict[int, list[Any]]] = {}
-        """By query and micro-batch."""
-
-    @property
-    def place(self) -> Hashable:
-        return "memory", id(self)
-
-    def __repr__(self) -> str:
-        return f"Collect({len(self.rows)} rows)"
-
-    def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:
-        collected = rows.collect()
-        batches = self._batches.setdefault(info.query_id, {})
-        for later in [batch for batch in batches if batch > info.batch_id]:
-            # The checkpoint was rolled back: what comes now replaces these.
-            del batches[later]
-        batches[info.batch_id] = collected
-
-    @property
-    def rows(self) -> list[Any]:
-        """All rows in micro-batch order, one query after the other."""
-        return [row for batches in self._batches.values() for batch in sorted(batches) for row in batches[batch]]

@@ -25,6 +25,7 @@ from holdfast.checkpoint.files.choice import Files, files_of, join, normalised
 from holdfast.checkpoint.files.hadoop import HadoopFiles
 from holdfast.errors import InvalidStep, SinkError
 from holdfast.spark.sinks.base import BatchInfo, Sink
+from holdfast.spark.sinks.upsert import Upsert
 
 __all__ = ["Parquet"]
 
@@ -35,11 +36,12 @@ _BATCH = re.compile(rf"{_COLUMN}=(-?\d+)")
 
 
 class Parquet(Sink):
-    """Writes `path/batch_id=<n>/`, replacing what a failed attempt may have left there. Exactly-once.
+    """Appends: writes `path/batch_id=<n>/`, replacing what a failed attempt may have left there. It cannot upsert.
 
-    Read it with `spark.read.parquet(path)`; `batch_id` is then a column. A path belongs to one query, that is, to one
-    checkpoint and what is restored from it; any other is refused. `take_over=True` gives the path to this job: existing
-    micro-batches are removed from the next one on, or all of them if they belong to another query.
+    Exactly-once: a micro-batch that comes again replaces itself. Read the rows with `spark.read.parquet(path)`, where
+    `batch_id` is a column. A path belongs to one query, that is, to one checkpoint and what is restored from it; any other
+    is refused. `take_over=True` gives the path to this job: existing micro-batches are removed from the next one on, or all
+    of them if they belong to another query.
     """
 
     evaluates_all = True
@@ -49,6 +51,10 @@ class Parquet(Sink):
         self._take_over = take_over
         self._checked: str | None = None
         """The query for which the path has been checked."""
+
+    def upserting(self, upsert: Upsert) -> Sink:
+        cannot = f"{self!r} cannot upsert: a Parquet file is never changed. Use hf.sinks.Sqlite, or leave out mode and key."
+        raise InvalidStep("sink", [cannot])
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:
         _check_columns(schema)

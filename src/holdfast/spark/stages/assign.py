@@ -39,9 +39,9 @@ def key_group(columns: Sequence[Any], key_groups: int) -> Any:
     return F.pmod(F.xxhash64(*columns), F.lit(key_groups)).cast("int")
 
 
-def key_label(columns: Sequence[Any], key_groups: int) -> Any:
-    """The key group label of a key with these columns."""
-    numbers = F.array(*(F.lit(label) for label in labels(key_groups)))
+def key_label(columns: Sequence[Any], key_groups: int, slot: int = 0) -> Any:
+    """The key group label of a key with these columns, for a step with this slot."""
+    numbers = F.array(*(F.lit(label) for label in labels(key_groups, slot)))
     return F.element_at(numbers, key_group(columns, key_groups) + 1)
 
 

@@ -47,7 +47,7 @@ class Operator(StatefulProcessor):
         return self._opened().handle_rows(key, rows, timerValues)
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
-        self._opened().handle_initial_state(initialState, timerValues)
+        self._opened().handle_initial_state(key, initialState, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
         return self._opened().handle_rows(key, (), timerValues)

@@ -21,7 +21,7 @@ from holdfast.checkpoint.labels import labels
 from holdfast.spark.errors.transport import carried
 from holdfast.spark.stages.payload import to_payloads
 
-__all__ = ["PACKED_SCHEMA", "pack_function", "packed_rows"]
+__all__ = ["PACKED_SCHEMA", "chunks", "pack_function", "packed_rows", "payloads_by_label"]
 
 PACKED_SCHEMA = "label int, source int, part int, payload binary"
 
@@ -47,11 +47,11 @@ def pack_function(
             yield packed_rows([(0, None)], source, -1)
         change = None if lift is None else lift()
         part = 0
-        for chunk in _chunks(batches):
+        for chunk in chunks(batches):
             if change is not None:
                 with carried():
                     chunk = change(chunk)
-            rows = _payloads(chunk, labels(key_groups))
+            rows = payloads_by_label(chunk, labels(key_groups))
             yield packed_rows(rows, source, part)
             part += len(rows)
 
@@ -59,7 +59,7 @@ def pack_function(
     return pack
 
 
-def _payloads(chunk: pa.RecordBatch, group_labels: tuple[int, ...]) -> list[tuple[int, bytes]]:
+def payloads_by_label(chunk: pa.RecordBatch, group_labels: tuple[int, ...]) -> list[tuple[int, bytes]]:
     """The rows of a chunk as payloads, with the labels of their key groups."""
     # A stable sort of 16-bit numbers is a radix sort.
     groups = chunk.column(0).to_numpy().astype(np.uint16)
@@ -80,7 +80,7 @@ def packed_rows(rows: Sequence[tuple[int, bytes | None]], source: int, part: int
     return pa.record_batch([row_labels, [source] * len(rows), range(part, part + len(rows)), payloads], schema=_ARROW)
 
 
-def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Gathers small batches into chunks that are worth splitting, without holding a whole task in memory."""
     held: list[pa.RecordBatch] = []
     size = 0

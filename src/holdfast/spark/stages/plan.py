@@ -7,7 +7,7 @@ import hashlib
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
@@ -29,6 +29,7 @@ from holdfast.model.functions.culprits import BACKEND_ADVICE
 from holdfast.model.functions.grouping import Column, build
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
+from holdfast.model.state.limits import Limits
 from holdfast.spark.stages.clock import BatchClock, Clock
 from holdfast.spark.stages.panes import PaneLayout, PaneWriter
 from holdfast.spark.stages.payload import from_payload, to_payloads
@@ -68,6 +69,9 @@ class StepPlan:
     """For an aggregation: what its rows look like."""
     clock: Clock = field(default_factory=BatchClock)
     writer: Callable[[pa.Schema, str, str], OutputWriter] = OutputWriter
+    function: str = ""
+    """The class of the user's function, for people."""
+    limits: Limits | None = None
     origins: bool = False
     """Whether outputs leave unchanged, with their times and windows, for tests."""
 
@@ -102,6 +106,10 @@ class StepPlan:
             return None
         with by_value([backend if isinstance(backend, type) else type(backend)]):
             return pickled(step, backend, [(type(backend).__name__, backend)], BACKEND_ADVICE)
+
+    def in_slot(self, slot: int) -> StepPlan:
+        """The plan of the step in an operator that it shares: its manifest says which labels are its own."""
+        return replace(self, manifest={**self.manifest, "slot": slot}) if slot else self
 
     def load(self) -> Loaded:
         """Builds the step in a worker."""
@@ -205,12 +213,16 @@ class Loaded:
 
     def payloads(self) -> list[tuple[str, bytes]]:
         """The outputs of the bundle that has run, as (tag, payload) rows."""
+        return [(tag, payload) for tag, batch in self.outputs() for payload in to_payloads(batch)]
+
+    def outputs(self) -> list[tuple[str, pa.RecordBatch]]:
+        """The outputs of the bundle that has run, as batches with their tags."""
         written = _Written(self)
         if self.plan.origins:
             written.take_values(MAIN_TAG, list(self.runner.outputs()))
         else:
             self.runner.deliver(written)
-        return written.rows
+        return written.batches
 
     def write_values(self, tag: str, values: list[Any]) -> pa.RecordBatch:
         writer = self._writers[tag]
@@ -245,18 +257,15 @@ def _writable(text: str) -> str:
 
 
 class _Written:
-    """Outputs as they are written: (tag, payload) rows."""
+    """Outputs as they are written: batches with their tags."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
-        self.rows: list[tuple[str, bytes]] = []
+        self.batches: list[tuple[str, pa.RecordBatch]] = []
 
     def take_values(self, tag: str, values: list[Any]) -> None:
         if values:
-            self._add(tag, self._loaded.write_values(tag, values))
+            self.batches.append((tag, self._loaded.write_values(tag, values)))
 
     def take_panes(self, blocks: list[PaneBlock]) -> None:
-        self._add(MAIN_TAG, self._loaded.write_panes(blocks))
-
-    def _add(self, tag: str, batch: pa.RecordBatch) -> None:
-        self.rows += [(tag, payload) for payload in to_payloads(batch)]
+        self.batches.append((MAIN_TAG, self._loaded.write_panes(blocks)))

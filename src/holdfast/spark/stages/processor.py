@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -31,6 +32,7 @@ from holdfast.spark.errors.transport import carried
 from holdfast.spark.session.properties import MEMORY_BUDGET, task_property
 from holdfast.spark.stages.clock import spark_now_micros
 from holdfast.spark.stages.operator import Operator, by_value
+from holdfast.spark.stages.payload import to_payloads
 from holdfast.spark.stages.plan import StepPlan
 from holdfast.spark.stages.store import BLOB_KEY, BLOB_VALUE, SparkStore
 from holdfast.spark.stages.worker import WORKER
@@ -40,6 +42,9 @@ __all__ = [
     "OUTPUT_SCHEMA",
     "WAKE_TIME",
     "KeyGroupProcessor",
+    "Packed",
+    "StepProcessor",
+    "batch_time_of",
     "stored_time",
     "transformed",
     "wake_soon",
@@ -48,6 +53,9 @@ __all__ = [
 
 Packed = tuple[int, int, bytes | None]
 """Source, part and payload of a packed row."""
+
+Tagged = tuple[str, pa.RecordBatch]
+"""Outputs of one tag."""
 
 OUTPUT_SCHEMA = "tag string, payload binary"
 
@@ -62,11 +70,13 @@ _NEVER = GlobalWindow().end.micros
 
 
 class KeyGroupProcessor:
-    """One object per task; what should outlive a task is in the worker. Spark sees it through `operator.py`."""
+    """Runs the key groups of one step. One object per task; what should outlive a task is in the worker."""
 
-    def __init__(self, plan: StepPlan, metrics: Any) -> None:
-        self._plan = plan
+    def __init__(self, plan: StepPlan, metrics: Any, *, by_clock: bool) -> None:
+        self.plan = plan
         self._metrics = metrics
+        self._by_clock = by_clock
+        """Whether Spark's operator, which the step may share with others, wakes by processing time."""
 
     def open(self, handle: Any, state: Any) -> None:
         """Called first, with Spark's handle and the map variable that holds all blobs."""
@@ -74,41 +84,35 @@ class KeyGroupProcessor:
         self._handle = handle
         self._blobs = SparkStore(state)
 
-    def handle_rows(self, key: Any, rows: Iterable[Row], times: Any) -> Iterator[Row]:
-        """Takes packed rows for a key group, or none if only its timer has fired."""
-        taken = list(rows)
-        self._batch_time = getattr(taken[0], _BATCH_TIME, None) if taken else None
-        return self._bundle(int(key[0]), [(row.source, row.part, row.payload) for row in taken], times)
-
-    def handle_initial_state(self, initial: Any, times: Any) -> None:
-        """Takes a blob of a new job's initial state, and has the key group opened soon."""
-        self._blobs.put(initial.name, bytes(initial.blob))
-        if initial.name == MANIFEST and (self._plan.uses_event_time or self._plan.uses_processing_time):
-            wake_soon(self._handle, self._blobs, times, by_clock=self._plan.uses_processing_time)
-
-    def _bundle(self, label: int, packed: list[Packed], times: Any) -> Iterator[Row]:
+    def bundle(self, label: int, packed: list[Packed], times: Any, batch_time: int | None) -> list[Tagged]:
+        """Runs a bundle of packed rows, or of none if only a timer has fired; returns its outputs."""
+        self._batch_time = batch_time
         with carried(), collection_paused():
-            rows = self._run(label, packed, times)
-        for tag, payload in rows:
-            yield _OutputRow(tag, payload)
+            return self._run(label, packed, times)
 
-    def _run(self, label: int, packed: list[Packed], times: Any) -> list[tuple[str, bytes]]:
+    def take_initial(self, name: str, blob: bytes, times: Any) -> None:
+        """Takes a blob of a new job's initial state, and has the key group opened soon."""
+        self._blobs.put(name, blob)
+        if name == MANIFEST and (self.plan.uses_event_time or self.plan.uses_processing_time):
+            wake_soon(self._handle, self._blobs, times, by_clock=self._by_clock)
+
+    def _run(self, label: int, packed: list[Packed], times: Any) -> list[Tagged]:
         query, batch = _whereabouts()
-        place = Place(query, self._plan.name, label)
-        query += self._plan.clock.scope()
-        loaded = WORKER.step(self._plan, query)
+        place = Place(query, self.plan.name, label)
+        query += self.plan.clock.scope()
+        loaded = WORKER.step(self.plan, query)
         try:
             # A copy made for another manifest would read a log of other cells: the attempt that adapted it may have been
             # undone, or the checkpoint rolled back to before that.
             stored = self._blobs.get(MANIFEST)
             backend = WORKER.group(query, loaded, label, stored)
             if backend is None:
-                check_owner(stored, self._plan.name)
-                layout = adapted(self._blobs, self._plan.manifest, loaded.layout, self._plan.evolution)
+                check_owner(stored, self.plan.name)
+                layout = adapted(self._blobs, self.plan.manifest, loaded.layout, self.plan.evolution)
                 backend = WORKER.add_group(query, loaded, place, layout, self._blobs.get(MANIFEST))
             backend.open(self._blobs)
             clocks = self._clocks(times)
-            rows: list[tuple[str, bytes]] = []
+            outputs: list[Tagged] = []
             metrics = run_bundle(
                 backend,
                 self._blobs,
@@ -116,39 +120,39 @@ class KeyGroupProcessor:
                 loaded.intake(packed, clocks.now),
                 clocks,
                 batch,
-                lambda: rows.extend(loaded.payloads()),
+                lambda: outputs.extend(loaded.outputs()),
             )
             self._wake_up(backend.next_due(loaded.runner), times)
         except BaseException as error:
             WORKER.forget(query, loaded, label)
             if isinstance(error, HoldfastError):
-                error.within(step=self._plan.name, micro_batch=batch)
+                error.within(step=self.plan.name, micro_batch=batch)
             raise
         WORKER.used(query, loaded, label, self._budget())
         self._metrics.add(metrics)
-        return rows
+        return outputs
 
     def _budget(self) -> int:
         """The job's budget, else the session's at the time the step was built."""
         given = task_property(MEMORY_BUDGET)
-        return self._plan.memory_budget_bytes if given is None else int(given)
+        return self.plan.memory_budget_bytes if given is None else int(given)
 
     def _clocks(self, times: Any) -> Clocks:
         """The clocks of this micro-batch. Spark's watermark is 0 until there is one."""
         watermark = times.getCurrentWatermarkInMs() * 1000 or MIN_TIMESTAMP.micros
         late = watermark
-        if self._plan.chained:
+        if self.plan.chained:
             # Outputs of another step in this micro-batch were on time there, although the watermark may have passed them.
             seen = self._blobs.get(CLOCK)
             late = MIN_TIMESTAMP.micros if seen is None else stored_time(seen)
             if late != watermark:
                 self._blobs.put(CLOCK, WAKE_TIME.pack(watermark))
-        clock = self._plan.clock
+        clock = self.plan.clock
         return Clocks(late, watermark, clock.now_micros(times, self._batch_time), clock.is_final())
 
     def _wake_up(self, due: Due, times: Any) -> None:
         """Sets one Spark timer for when something is next due, or none if nothing is."""
-        if not (self._plan.uses_event_time or self._plan.uses_processing_time):
+        if not (self.plan.uses_event_time or self.plan.uses_processing_time):
             return
         wanted = self._next_wake(due, times)
         stored = self._blobs.get(WAKE)
@@ -170,14 +174,41 @@ class KeyGroupProcessor:
         after it has fired, so one for the same time, set while it fires, would be lost.
         """
         event = None if due.event is None or due.event >= _NEVER else due.event
-        if not self._plan.uses_processing_time:
+        if not self._by_clock:
             return None if event is None else max(-(-event // 1000), times.getCurrentWatermarkInMs() + 1)
         if event is None and due.real is None:
             return None
         soon = spark_now_micros(times) // 1000 + 1
         if event is not None or due.real is None:
             return soon
-        return self._plan.clock.wake_millis(-(-due.real // 1000), soon)
+        return self.plan.clock.wake_millis(-(-due.real // 1000), soon)
+
+
+class StepProcessor:
+    """An operator with one step: takes packed rows, gives (tag, payload) rows. Spark sees it through `operator.py`."""
+
+    def __init__(self, plan: StepPlan, metrics: Any) -> None:
+        self._step = KeyGroupProcessor(plan, metrics, by_clock=plan.uses_processing_time)
+
+    def open(self, handle: Any, state: Any) -> None:
+        self._step.open(handle, state)
+
+    def handle_rows(self, key: Any, rows: Iterable[Row], times: Any) -> Iterator[Row]:
+        """Takes packed rows for a key group, or none if only its timer has fired."""
+        taken = list(rows)
+        packed = [(row.source, row.part, row.payload) for row in taken]
+        for tag, batch in self._step.bundle(int(key[0]), packed, times, batch_time_of(taken)):
+            for payload in to_payloads(batch):
+                yield _OutputRow(tag, payload)
+
+    def handle_initial_state(self, key: Any, initial: Any, times: Any) -> None:
+        self._step.take_initial(initial.name, bytes(initial.blob), times)
+
+
+def batch_time_of(rows: list[Row]) -> int | None:
+    """The time of the micro-batch that came with the rows, if it did."""
+    time: int | None = getattr(rows[0], _BATCH_TIME, None) if rows else None
+    return time
 
 
 def with_batch_time(packed: DataFrame) -> DataFrame:
@@ -189,14 +220,14 @@ def with_batch_time(packed: DataFrame) -> DataFrame:
 
 
 def transformed(
-    packed: GroupedData, plan: StepPlan, metrics: Any, *, time_mode: str, initial: GroupedData | None = None
+    packed: GroupedData, processor: Any, schema: str, *, time_mode: str, initial: GroupedData | None = None
 ) -> DataFrame:
-    """The (tag, payload) rows that a step makes from packed rows, grouped by label."""
-    processor: bytes = cloudpickle.dumps(KeyGroupProcessor(plan, metrics))  # type: ignore[no-untyped-call]
+    """The rows that an operator makes from packed rows, grouped by label."""
+    pickled: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]
     with by_value():
         return packed.transformWithState(
-            statefulProcessor=Operator(processor, BLOB_KEY, BLOB_VALUE),
-            outputStructType=OUTPUT_SCHEMA,
+            statefulProcessor=Operator(pickled, BLOB_KEY, BLOB_VALUE),
+            outputStructType=schema,
             outputMode="Append",
             timeMode=time_mode,
             initialState=initial,

@@ -21,10 +21,15 @@ def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from from_payload(payload.as_buffer())
 
 
-def unpack(packed: DataFrame, tag: str, schema: StructType) -> DataFrame:
-    """The rows of one tag."""
+def unpack(packed: DataFrame, tag: str, schema: StructType, name: str) -> DataFrame:
+    """The rows of one tag. The stage has a name, by which it is found in a plan."""
+
+    def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _unpacked(batches)
+
+    unpacked.__name__ = name
     payloads = packed.where(F.col("tag") == tag).select("payload")
-    return payloads.mapInArrow(_unpacked, schema)
+    return payloads.mapInArrow(unpacked, schema)
 
 
 class Outputs:

@@ -27,7 +27,7 @@ from holdfast.spark.stages.plan import Loaded, StepPlan
 
 __all__ = ["WORKER", "Worker"]
 
-_STEPS_MAX = 16
+_STEPS_MAX = 64
 _FREEZE_BYTES_MIN = 32 * 1024 * 1024
 _FREEZE_RATIO = 1.25
 

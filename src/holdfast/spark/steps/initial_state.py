@@ -63,8 +63,8 @@ def initial_problems(df: Any, step: Step, keys: StructType, backend: str) -> Ite
             yield f"initial_state has a column {name!r}, but the step has no such cell: it has {cells}."
 
 
-def initial_blobs(df: DataFrame, plan: StepPlan, keys: StructType, step: Step) -> DataFrame:
-    """The blobs (label, name, blob) of the key groups made from the rows."""
+def initial_blobs(df: DataFrame, plan: StepPlan, keys: StructType, step: Step, slot: int) -> DataFrame:
+    """The blobs (label, name, blob) of the key groups made from the rows, for a step with this slot."""
     names = [field.name for field in keys.fields]
     hashed = [key_column(field.name, field.dataType) for field in keys.fields]
     columns = [F.col(quoted(name)).alias(f"k{i}") for i, name in enumerate(names)]
@@ -75,8 +75,8 @@ def initial_blobs(df: DataFrame, plan: StepPlan, keys: StructType, step: Step) -
             hashed.append(start)
     cells = [cell.name for cell in step.cells if cell.name in df.columns]
     columns += [F.col(quoted(name)).alias(f"c{i}") for i, name in enumerate(cells)]
-    label = key_label(hashed, plan.key_groups).alias("label")
-    return df.select(label, *columns).groupBy("label").applyInArrow(_builder(plan, cells), BLOBS_SCHEMA)
+    label = key_label(hashed, plan.key_groups, slot).alias("label")
+    return df.select(label, *columns).groupBy("label").applyInArrow(_builder(plan.in_slot(slot), cells), BLOBS_SCHEMA)
 
 
 def _builder(plan: StepPlan, cells: list[str]) -> Callable[[Sequence[Any], pa.Table], pa.Table]:

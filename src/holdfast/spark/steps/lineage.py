@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 __all__ = [
     "BuiltStep",
@@ -21,6 +22,7 @@ __all__ = [
     "children",
     "doubled_steps",
     "has_watermark",
+    "output_at",
     "register",
     "step_at",
     "steps_above",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 _MARK = re.compile(r"holdfast_step_(\d+)")
+_OUTPUT = re.compile(r"holdfast_output_(\d+)_(\d+)")
 _OPERATOR = "TransformWithStateInPySpark"
 _numbers = itertools.count(1)
 _steps: dict[int, BuiltStep] = {}
@@ -41,8 +44,22 @@ class BuiltStep:
     plan: Any
     metrics: Any
     """Its accumulator."""
+    prepared: DataFrame | None = field(default=None, repr=False)
+    """Its input: key group, time, keys and values of each row."""
     packed: DataFrame | None = field(default=None, repr=False)
     """All its outputs, as (tag, payload) rows."""
+    source: Any = field(default=None, repr=False)
+    """The keyed stream that it was built on."""
+    lift: Any = field(default=None, repr=False)
+    """What combines elements before the shuffle, if anything does."""
+    schemas: dict[str, StructType] = field(default_factory=dict, repr=False)
+    """Those of its outputs, by tag."""
+    initial: Callable[[int], DataFrame] | None = field(default=None, repr=False)
+    """Gives the blobs of its initial state, for a slot."""
+
+    def output_name(self, tag: str) -> str:
+        """The name of the stage that unpacks an output, by which it is found in a plan."""
+        return f"holdfast_output_{self.number}_{list(self.schemas).index(tag)}"
 
     @property
     def mark(self) -> str:
@@ -100,6 +117,13 @@ def step_at(node: Any) -> BuiltStep | None:
         return None
     mark = _MARK.fullmatch(below.functionExpr().name())
     return None if mark is None else _steps.get(int(mark[1]))
+
+
+def output_at(node: Any) -> tuple[BuiltStep, str] | None:
+    """The step and the tag whose rows a node gives, if it is what unpacks an output."""
+    mark = _OUTPUT.fullmatch(node.functionExpr().name()) if node.nodeName() == "MapInArrow" else None
+    step = None if mark is None else _steps.get(int(mark[1]))
+    return None if step is None or mark is None else (step, list(step.schemas)[int(mark[2])])
 
 
 def _all_steps(plan: Any) -> list[BuiltStep]:

@@ -5,7 +5,8 @@ assign (key group of each row) → pack → shuffle by label → processor, or o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,7 @@ from holdfast.spark.stages.metrics import MetricsParam
 from holdfast.spark.stages.pack import PACKED_SCHEMA, pack_function
 from holdfast.spark.stages.panes import PaneLayout
 from holdfast.spark.stages.plan import Reader, StepPlan
-from holdfast.spark.stages.processor import OUTPUT_SCHEMA, transformed, with_batch_time
+from holdfast.spark.stages.processor import OUTPUT_SCHEMA, StepProcessor, transformed, with_batch_time
 from holdfast.spark.stages.unpack import Outputs, unpack
 from holdfast.spark.steps.initial_state import initial_blobs, initial_problems
 from holdfast.spark.steps.lineage import has_watermark, register, steps_above
@@ -45,6 +46,7 @@ __all__ = [
     "make_plan",
     "output_schema",
     "outputs_of",
+    "time_mode_of",
 ]
 
 
@@ -73,8 +75,15 @@ def build_par_do(
     named: dict[str, SideInput] = {key: _Given(side) for key, side in step.side_inputs.items()}
     sent = replace(options, name=step.name, side_inputs=named)
     plan = make_plan(source, step, step.fn, sent, source.reader(), schemas)
-    blobs = None if initial is None else initial_blobs(initial, plan, source.fields(source.keys), step)
-    return outputs_of(source, plan, schemas, several=outputs is not None, initial=blobs)
+    return outputs_of(source, plan, schemas, several=outputs is not None, initial=_begun_with(source, initial, plan, step))
+
+
+def _begun_with(
+    source: KeyedSource, initial: DataFrame | None, plan: StepPlan, step: Step
+) -> Callable[[int], DataFrame] | None:
+    if initial is None:
+        return None
+    return lambda slot: initial_blobs(initial, plan, source.fields(source.keys), step, slot)
 
 
 def _check_initial(source: KeyedSource, step: Step, initial: DataFrame, options: StepOptions) -> None:
@@ -186,6 +195,22 @@ def make_plan(
         parallel_over=options.parallel_over,
         side_inputs=send_all(source.df.sparkSession, step),
         panes=panes,
+        function=_class_name(fn),
+        limits=options.limits,
+    )
+
+
+def _class_name(fn: Any) -> str:
+    """The class of a function as its author knows it: not one that we have derived from it to fit it to rows."""
+    return next((cls.__name__ for cls in type(fn).__mro__ if not _is_derived(cls)), type(fn).__name__)
+
+
+def _is_derived(cls: type[Any]) -> bool:
+    """Whether a class is one of our own that users do not name: for Spark alone, or made while a program runs."""
+    if not cls.__module__.startswith("holdfast."):
+        return False
+    return (
+        cls.__module__.startswith("holdfast.spark.") or getattr(sys.modules[cls.__module__], cls.__name__, None) is not cls
     )
 
 
@@ -204,34 +229,43 @@ def outputs_of(
     *,
     several: bool,
     lift: Any = None,
-    initial: DataFrame | None = None,
+    initial: Callable[[int], DataFrame] | None = None,
 ) -> DataFrame | Outputs:
     """Puts the stages together. `several`: whether outputs were named, so that they come by tag. `lift` combines elements in
-    the pack stage. `initial` are blobs to begin with."""
+    the pack stage. `initial` gives the blobs to begin with, for a slot."""
     spark = source.df.sparkSession
     metrics = spark.sparkContext.accumulator(StepMetrics(), MetricsParam())
+    main_first = {tag: schemas[tag] for tag in sorted(schemas, key=lambda tag: tag != MAIN_TAG)}
     # A step over a batch has no state in a checkpoint, whatever query its rows go into.
     built = register(plan, metrics) if source.df.isStreaming else None
     pack = pack_function(plan.key_groups, "holdfast_bounded_step" if built is None else built.mark, lift)
-    packed = source.prepared(plan.key_groups, plan.parallel_over).mapInArrow(pack, PACKED_SCHEMA)
+    prepared = source.prepared(plan.key_groups, plan.parallel_over)
+    packed = prepared.mapInArrow(pack, PACKED_SCHEMA)
     if built is not None:
         watch_starts(spark)
-        begun_with = None if initial is None else initial.groupBy("label")
-        if _time_mode(plan) == "None":
+        begun_with = None if initial is None else initial(0).groupBy("label")
+        time_mode = time_mode_of([plan])
+        if time_mode == "None":
             packed = with_batch_time(packed)
         grouped = packed.groupBy("label")
-        results = transformed(grouped, plan, metrics, time_mode=_time_mode(plan), initial=begun_with)
-        built.packed = results
+        processor = StepProcessor(plan, metrics)
+        results = transformed(grouped, processor, OUTPUT_SCHEMA, time_mode=time_mode, initial=begun_with)
+        built.prepared, built.packed, built.source = prepared, results, source
+        built.lift, built.initial, built.schemas = lift, initial, main_first
     else:
         results = packed.groupBy("label").applyInArrow(bounded_run(plan, metrics), OUTPUT_SCHEMA)
         if len(schemas) > 1:
             results = results.persist()
-    main_first = sorted(schemas, key=lambda tag: tag != MAIN_TAG)
-    frames = {tag: unpack(results, tag, schemas[tag]) for tag in main_first}
+    frames = {
+        tag: unpack(results, tag, schema, "holdfast_bounded_output" if built is None else built.output_name(tag))
+        for tag, schema in main_first.items()
+    }
     return Outputs(frames) if several else frames[MAIN_TAG]
 
 
-def _time_mode(plan: StepPlan) -> str:
-    if plan.uses_processing_time:
+def time_mode_of(plans: Iterable[StepPlan]) -> str:
+    """The time mode of an operator with these steps."""
+    plans = list(plans)
+    if any(plan.uses_processing_time for plan in plans):
         return "ProcessingTime"
-    return "EventTime" if plan.uses_event_time else "None"
+    return "EventTime" if any(plan.uses_event_time for plan in plans) else "None"

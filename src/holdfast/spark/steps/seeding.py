@@ -13,18 +13,28 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from holdfast.checkpoint.files.choice import Files, join, normalised
+from holdfast.checkpoint.layout import Checkpoint, metadata_bytes
+from holdfast.checkpoint.query_files import METADATA_VERSION
 from holdfast.errors import HoldfastError
 from holdfast.spark.errors.failures import first_cause
 from holdfast.spark.session.settings import with_settings
 from holdfast.spark.stages.processor import wake_soon
 from holdfast.spark.stages.store import BLOB_KEY, BLOB_VALUE, SparkStore
 
-__all__ = ["BLOBS_SCHEMA", "blob_table", "seed_operator"]
+__all__ = [
+    "BLOBS_SCHEMA",
+    "blob_table",
+    "blobs_reader",
+    "flat_blobs",
+    "seed_new_operator",
+    "seed_operator",
+    "stored_blobs",
+]
 
 BLOBS_SCHEMA = "label int, name string, blob binary"
 
@@ -41,6 +51,22 @@ def blob_table(label: int, blobs: Iterable[tuple[str, bytes]]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=_BLOBS)
 
 
+def stored_blobs(spark: SparkSession, checkpoint: str, operator: int, batch: int) -> DataFrame:
+    """All blobs of an operator after a micro-batch, as rows of `BLOBS_SCHEMA`."""
+    reader = blobs_reader(spark, operator).option("batchId", batch)
+    return flat_blobs(reader.load(normalised(checkpoint)))
+
+
+def blobs_reader(spark: SparkSession, operator: int) -> DataFrameReader:
+    """Spark's own reader of state, for the blobs of an operator."""
+    return spark.read.format("statestore").option("operatorId", operator).option("stateVarName", "blobs")
+
+
+def flat_blobs(frame: DataFrame, *more: Column) -> DataFrame:
+    """What that reader gives as rows of `BLOBS_SCHEMA`, with more columns before."""
+    return frame.select(*more, "key.label", "user_map_key.name", "user_map_value.blob")
+
+
 class _Seeder(StatefulProcessor):
     """Puts the blobs of a key group into its state, and has it opened in the next micro-batch."""
 
@@ -52,9 +78,12 @@ class _Seeder(StatefulProcessor):
         self._blobs = SparkStore(handle.getMapState("blobs", BLOB_KEY, BLOB_VALUE))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        written = False
         for row in rows:
-            self._blobs.put(row.name, bytes(row.blob))
-        if self._time_mode != "None":
+            if row.name is not None:
+                self._blobs.put(row.name, bytes(row.blob))
+                written = True
+        if written and self._time_mode != "None":
             wake_soon(self._handle, self._blobs, timerValues, by_clock=self._time_mode == "ProcessingTime")
         yield from ()
 
@@ -86,11 +115,45 @@ def seed_operator(
         for number in range(partitions):
             target = join(operator_path, str(number))
             files.remove(target)
-            files.move(join(made, str(number), "1.zip"), join(target, f"{version}.zip"))
-            for table in files.entries(join(made, str(number), "SSTs")) or ():
-                files.move(table.path, join(target, "SSTs", table.name))
+            _move_snapshot(files, join(made, str(number)), target, version)
     finally:
         files.remove(work)
+
+
+def seed_new_operator(
+    spark: SparkSession,
+    place: Checkpoint,
+    path: str,
+    number: int,
+    blobs: DataFrame,
+    *,
+    batch: int,
+    partitions: int,
+    time_mode: str,
+    settings: Mapping[str, str],
+) -> None:
+    """Makes an operator that a checkpoint does not have yet, with blobs (label, name, blob) as its state after a
+    micro-batch. Where its metadata says that its schemas are is not true: `place_schemas` makes it right."""
+    work = f"{path.rstrip('/')}.seeding-{uuid.uuid4().hex[:8]}"
+    # A query without input would commit nothing: this row only has it run.
+    idle = spark.createDataFrame([(0, None, None)], BLOBS_SCHEMA)
+    try:
+        made = _run(spark, blobs.union(idle), work, partitions, time_mode, settings)
+        for partition in range(partitions):
+            _move_snapshot(place.files, join(made, str(partition)), join(path, str(partition)), batch + 1)
+        place.files.move(join(made, "_stateSchema"), join(path, "_stateSchema"))
+        [metadata] = Checkpoint(place.files, join(work, "checkpoint")).operator_metadata(0).values()
+        metadata["operatorInfo"]["operatorId"] = number
+        place.files.write(join(path, "_metadata", METADATA_VERSION, "0"), metadata_bytes(metadata))
+    finally:
+        place.files.remove(work)
+
+
+def _move_snapshot(files: Files, made: str, target: str, version: int) -> None:
+    """Moves the only snapshot of a partition, as one of this version."""
+    files.move(join(made, "1.zip"), join(target, f"{version}.zip"))
+    for table in files.entries(join(made, "SSTs")) or ():
+        files.move(table.path, join(target, "SSTs", table.name))
 
 
 def _run(

@@ -1,26 +1,26 @@
-"""Grafts: the stateless work between a step and a sink, applied to one micro-batch after another.
+"""Grafts: the stateless work between steps and a sink, applied to one micro-batch after another.
 
 A streaming query has one sink, and two branches below a stateful operator would run it twice. So the query of a job ends
-with the packed outputs of its step. What the user built on top of them, with ordinary DataFrame calls, is a plan in which
-the step is a node: for each micro-batch that node is replaced by the rows that the step has given, and Spark runs the rest
-as a batch. Both have the same columns, with the same ids, so nothing else in the plan changes.
-
-PySpark has no call that replaces a node. This is the only module that does it.
+with the packed outputs of its steps. What the user built on top of them, with ordinary DataFrame calls, is a plan in which
+each output is a node: for each micro-batch that node is given the rows that the step has made, and Spark runs the rest as a
+batch. They have the same column, with the same id, so nothing else in the plan changes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 
-from holdfast.spark.session.versions import check_version
-from holdfast.spark.steps.lineage import BuiltStep, analyzed, children, step_at
+from holdfast.spark.graph.catalyst import Catalyst, attributes, expressions
+from holdfast.spark.graph.edges import OutputOf
+from holdfast.spark.steps.lineage import BuiltStep, analyzed, children, output_at
 
-__all__ = ["Graft"]
+__all__ = ["STATELESS", "Graft", "keeps_state"]
 
-_STATELESS = frozenset(
+STATELESS = frozenset(
     {
         "DataFrameDropColumns",
         "EventTimeWatermark",
@@ -58,14 +58,14 @@ class Graft:
     """A streaming DataFrame as work on the outputs of steps."""
 
     frame: DataFrame
-    found: tuple[tuple[Path, BuiltStep], ...]
-    """The steps next to it, and where they are in its plan."""
+    found: tuple[tuple[Path, OutputOf], ...]
+    """The outputs next to it, and where they are in its plan."""
     problems: tuple[str, ...]
     """Why it cannot be applied to a micro-batch by itself."""
 
     @classmethod
     def of(cls, frame: DataFrame) -> Graft:
-        found: list[tuple[Path, BuiltStep]] = []
+        found: list[tuple[Path, OutputOf]] = []
         problems: dict[str, None] = {}
         # There are no steps inside of its expressions: Spark refuses a subquery over a stream.
         _walk(analyzed(frame), (), found, problems)
@@ -73,32 +73,41 @@ class Graft:
 
     @property
     def steps(self) -> tuple[BuiltStep, ...]:
-        return tuple(dict.fromkeys(step for _, step in self.found))
+        return tuple(dict.fromkeys(output.step for _, output in self.found))
+
+    @property
+    def outputs(self) -> tuple[OutputOf, ...]:
+        return tuple(dict.fromkeys(output for _, output in self.found))
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is an output as the step gives it: the rows of its tag, unpacked."""
-        return [path for path, _ in self.found] == [(0, 0, 0)]
+        """Whether it is an output as the step gives it."""
+        return [path for path, _ in self.found] == [()]
 
-    def onto(self, packed: DataFrame) -> DataFrame:
-        """The rows that the DataFrame stands for, of one micro-batch. `packed` has the outputs of the only step."""
-        check_version("Stateless work on several outputs", "write each output with a job of its own, or unchanged")
-        spark = packed.sparkSession
-        rows = analyzed(packed)
+    def onto(self, packed: DataFrame, rows_of: Callable[[OutputOf], Column]) -> DataFrame:
+        """The rows that the DataFrame stands for, of one micro-batch. `packed` has a column with payloads; `rows_of` says
+        which of its rows are those of an output."""
+        catalyst = Catalyst(packed.sparkSession)
         plan = analyzed(self.frame)
-        for path, _ in self.found:
-            plan = _replaced(spark, plan, path, rows)
-        jvm: Any = spark._jvm
-        return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+        for path, output in self.found:
+            rows = analyzed(packed.where(rows_of(output)).select("payload"))
+            plan = _fed(catalyst, plan, path, rows)
+        return catalyst.frame(plan)
 
 
-def _walk(node: Any, path: Path, found: list[tuple[Path, BuiltStep]], problems: dict[str, None]) -> None:
-    """Finds the steps, and what stands between them and the root that is not stateless. What is no stream is left alone."""
+def keeps_state(node: Any) -> bool:
+    """Whether Spark keeps state of its own for a node of a stream, or may."""
+    below = [child for child in children(node) if child.isStreaming()]
+    return bool(below) and (node.nodeName() not in STATELESS or (node.nodeName() == "Join" and len(below) > 1))
+
+
+def _walk(node: Any, path: Path, found: list[tuple[Path, OutputOf]], problems: dict[str, None]) -> None:
+    """Finds the outputs, and what stands between them and the root that is not stateless. What is no stream stays."""
     if not node.isStreaming():
         return
-    step = step_at(node)
-    if step is not None:
-        found.append((path, step))
+    output = output_at(node)
+    if output is not None:
+        found.append((path, OutputOf(*output)))
         return
     name, below = node.nodeName(), children(node)
     if name == "WithCTE":
@@ -107,7 +116,7 @@ def _walk(node: Any, path: Path, found: list[tuple[Path, BuiltStep]], problems: 
         return
     if not below:
         problems["rows of a source that pass no step"] = None
-    elif name not in _STATELESS:
+    elif name not in STATELESS:
         problems[f"{name}, which does not treat each row by itself"] = None
     elif name == "Join":
         problems.update(dict.fromkeys(_join_problems(node, below)))
@@ -131,22 +140,18 @@ def _join_problems(node: Any, below: list[Any]) -> list[str]:
 
 def _random_problems(node: Any) -> list[str]:
     """Spark gives random functions a new seed with every micro-batch of a stream, and with none of a batch."""
-    found = []
-    waiting = [node.expressions().apply(number) for number in range(node.expressions().size())]
-    while waiting:
-        expression = waiting.pop()
-        if not expression.deterministic():
-            if expression.nodeName() in _RANDOM:
-                found.append(f"{expression.prettyName()}(), whose values would come again with every micro-batch")
-            waiting += children(expression)
-    return found
+    return [
+        f"{expression.prettyName()}(), whose values would come again with every micro-batch"
+        for expression in expressions(node)
+        if expression.nodeName() in _RANDOM
+    ]
 
 
-def _replaced(spark: SparkSession, node: Any, path: Path, by: Any) -> Any:
-    """A plan with the node at the end of the path replaced."""
-    if not path:
-        return by
+def _fed(catalyst: Catalyst, node: Any, path: Path, rows: Any) -> Any:
+    """A plan whose node at the end of the path, which unpacks an output, has these rows below it."""
     below = children(node)
-    below[path[0]] = _replaced(spark, below[path[0]], path[1:], by)
-    jvm: Any = spark._jvm
-    return node.withNewChildren(jvm.PythonUtils.toSeq(below))
+    if path:
+        below[path[0]] = _fed(catalyst, below[path[0]], path[1:], rows)
+        return catalyst.over(node, below)
+    [payload], [wanted] = attributes(rows), attributes(below[0])
+    return catalyst.over(node, [catalyst.project([catalyst.named(payload, "payload", of=wanted)], rows)])

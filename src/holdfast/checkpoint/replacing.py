@@ -15,8 +15,8 @@ from holdfast.checkpoint.files.choice import copy_file, join
 from holdfast.checkpoint.layout import Checkpoint
 from holdfast.checkpoint.pieces import whole_pieces
 from holdfast.checkpoint.replacement import NEW_STATE, OLD_STATE, finish_replacing
+from holdfast.checkpoint.schema_paths import place_schemas
 from holdfast.errors import CorruptState
-from holdfast.ops.move.restore import place_schemas
 
 __all__ = ["replacing_state"]
 

@@ -1,0 +1,1 @@
+"""The description of a job as text and as a picture."""
