@@ -11,6 +11,7 @@ import pytest
 
 import class_archive
 import scheduling
+import services
 import tiers
 
 _TESTS = Path(__file__).parent
@@ -65,3 +66,8 @@ def pytest_collection_finish(session):
 def pytest_xdist_make_scheduler(config, log):
     """Unless another way is asked for with --dist."""
     return scheduling.LongestFirst(config, log) if config.getoption("dist") == "load" else None
+
+
+def pytest_terminal_summary(terminalreporter):
+    for line in services.left_out(terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(line)
