@@ -218,6 +218,7 @@ def test_a_job_that_has_run_says_where_its_steps_are(rows, tmp_path):
 
     first = counted(rows, "first")
     job(counted(first, "second"), first).run()
+    job(counted(rows, "first")).run()
     again = job(counted(rows, "alone"), counted(rows, "first"))
     assert len(again.explain().graph.operators) == 1
     again.run()

@@ -246,8 +246,3 @@ def test_an_outer_join_on_the_other_side_is_refused(spark, split, run_job):
     names = spark.createDataFrame([("a", "ada"), ("z", "zoe")], "k string, name string")
     with pytest.raises(hf.InvalidStep, match="a RightOuter join, whose rows depend on the whole stream"):
         run_job(split.main.join(names, "k", "right"), split.even)
-
-
-def test_rows_of_the_source_itself_are_refused(rows, split, run_job):
-    with pytest.raises(hf.InvalidStep, match="rows of a source that pass no step"):
-        run_job(split.main, rows.df)

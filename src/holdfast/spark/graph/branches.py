@@ -1,4 +1,4 @@
-"""Branches: the parts of a plan between its sources and its first steps, each read once for all steps that share it."""
+"""Branches: the parts of a plan that come before all steps, each read once for all steps and sinks that share it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.spark.graph.catalyst import Catalyst, attributes, expression_id
-from holdfast.spark.graph.edges import Edge, Link
+from holdfast.spark.graph.edges import Bypass, Edge, Link
 from holdfast.spark.graph.grafts import keeps_state
 from holdfast.spark.graph.weaving import multiplies_rows, spreads_rows, weaving_problem
 from holdfast.spark.steps.lineage import children
@@ -21,7 +21,7 @@ class Branch:
 
     base: Any
     """The part that stays as it is."""
-    members: list[tuple[Edge, tuple[Link, ...]]] = field(default_factory=list)
+    members: list[tuple[Edge | Bypass, tuple[Link, ...]]] = field(default_factory=list)
     """The ways, with the nodes above the base that are woven."""
     watermark: str | None = None
 
@@ -30,26 +30,28 @@ class Branch:
         return self.base.equals(base) and (watermark is None or self.watermark in (None, watermark))
 
 
-def branches_of(catalyst: Catalyst, edges: Iterable[Edge]) -> list[Branch]:
-    """The branches on which the edges from sources reach their steps."""
+def branches_of(catalyst: Catalyst, edges: Iterable[Edge], bypasses: Iterable[Bypass]) -> list[Branch]:
+    """The branches on which rows of sources reach steps, by the edges of these that begin at sources, and sinks."""
+    plans: list[tuple[Edge | Bypass, Any]] = [(edge, _whole(catalyst, edge)) for edge in edges if edge.origin is None]
+    plans += [(bypass, bypass.plan) for bypass in bypasses]
     branches: list[Branch] = []
-    for edge in edges:
-        if edge.origin is None:
-            base, links = _taken_apart(_whole(catalyst, edge))
-            watermark = _watermark(links)
-            branch = next((known for known in branches if known.takes(base, watermark)), None)
-            if branch is None:
-                branch = Branch(base)
-                branches.append(branch)
-            branch.members.append((edge, links))
-            branch.watermark = branch.watermark or watermark
+    for way, plan in plans:
+        base, links = _taken_apart(plan)
+        watermark = _watermark(links)
+        branch = next((known for known in branches if known.takes(base, watermark)), None)
+        if branch is None:
+            branch = Branch(base)
+            branches.append(branch)
+        branch.members.append((way, links))
+        branch.watermark = branch.watermark or watermark
     return branches
 
 
-def stateful_nodes(edge: Edge) -> Iterator[str]:
-    """The nodes on an edge from sources for which Spark keeps state of its own, or may."""
-    yield from (str(link.node.nodeName()) for link in edge.links if keeps_state(link.node))
-    yield from _stateful(edge.base)
+def stateful_nodes(way: Edge | Bypass) -> Iterator[str]:
+    """The nodes on a way from sources for which Spark keeps state of its own, or may."""
+    if isinstance(way, Edge):
+        yield from (str(link.node.nodeName()) for link in way.links if keeps_state(link.node))
+    yield from _stateful(way.base if isinstance(way, Edge) else way.plan)
 
 
 def _stateful(node: Any) -> Iterator[str]:

@@ -6,13 +6,16 @@ other side of a join with a batch DataFrame belongs to the chain.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql.types import StructField, StructType
+
 from holdfast.spark.steps.lineage import BuiltStep, analyzed, children, output_at
 
-__all__ = ["Edge", "Link", "OutputOf", "edges_of"]
+__all__ = ["Bypass", "Edge", "Link", "OutputOf", "edges_of", "has_outputs"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,20 @@ class OutputOf:
 
     step: BuiltStep
     tag: str
+
+
+@dataclass(frozen=True)
+class Bypass:
+    """Rows of sources that a sink is given without their passing a step."""
+
+    plan: Any
+    """The part of the plan that gives them."""
+
+    @property
+    def schema(self) -> StructType:
+        """Of the rows in payloads, with names that differ whatever those in the plan are."""
+        fields = StructType.fromJson(json.loads(self.plan.schema().json())).fields
+        return StructType([StructField(f"c{number}", field.dataType, field.nullable) for number, field in enumerate(fields)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +71,7 @@ def _ways(node: Any, links: list[Link]) -> Iterator[tuple[OutputOf | None, Any, 
     found = output_at(node)
     if found is not None:
         yield OutputOf(*found), node, links
-    elif not _has_outputs(node):
+    elif not has_outputs(node):
         yield None, node, links
     else:
         for number, child in enumerate(children(node)):
@@ -62,5 +79,6 @@ def _ways(node: Any, links: list[Link]) -> Iterator[tuple[OutputOf | None, Any, 
                 yield from _ways(child, [*links, Link(node, number)])
 
 
-def _has_outputs(node: Any) -> bool:
-    return node.isStreaming() and (output_at(node) is not None or any(map(_has_outputs, children(node))))
+def has_outputs(node: Any) -> bool:
+    """Whether there are outputs of steps in a plan."""
+    return node.isStreaming() and (output_at(node) is not None or any(map(has_outputs, children(node))))

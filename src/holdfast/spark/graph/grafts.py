@@ -3,19 +3,22 @@
 A streaming query has one sink, and two branches below a stateful operator would run it twice. So the query of a job ends
 with the packed outputs of its steps. What the user built on top of them, with ordinary DataFrame calls, is a plan in which
 each output is a node: for each micro-batch that node is given the rows that the step has made, and Spark runs the rest as a
-batch. They have the same column, with the same id, so nothing else in the plan changes.
+batch. They have the same column, with the same id, so nothing else in the plan changes. Rows of sources that pass no step
+come packed too, after all that is done with them; they take the place of that part of the plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
 from holdfast.spark.graph.catalyst import Catalyst, attributes, expressions
-from holdfast.spark.graph.edges import OutputOf
+from holdfast.spark.graph.edges import Bypass, OutputOf, has_outputs
+from holdfast.spark.stages.unpack import unpacked
 from holdfast.spark.steps.lineage import BuiltStep, analyzed, children, output_at
 
 __all__ = ["STATELESS", "Graft", "keeps_state"]
@@ -58,14 +61,14 @@ class Graft:
     """A streaming DataFrame as work on the outputs of steps."""
 
     frame: DataFrame
-    found: tuple[tuple[Path, OutputOf], ...]
-    """The outputs next to it, and where they are in its plan."""
+    found: tuple[tuple[Path, OutputOf | Bypass], ...]
+    """The outputs and the rows of sources next to it, and where they are in its plan."""
     problems: tuple[str, ...]
     """Why it cannot be applied to a micro-batch by itself."""
 
     @classmethod
     def of(cls, frame: DataFrame) -> Graft:
-        found: list[tuple[Path, OutputOf]] = []
+        found: list[tuple[Path, OutputOf | Bypass]] = []
         problems: dict[str, None] = {}
         # There are no steps inside of its expressions: Spark refuses a subquery over a stream.
         _walk(analyzed(frame), (), found, problems)
@@ -73,25 +76,30 @@ class Graft:
 
     @property
     def steps(self) -> tuple[BuiltStep, ...]:
-        return tuple(dict.fromkeys(output.step for _, output in self.found))
+        return tuple(dict.fromkeys(origin.step for _, origin in self.found if isinstance(origin, OutputOf)))
 
     @property
-    def outputs(self) -> tuple[OutputOf, ...]:
-        return tuple(dict.fromkeys(output for _, output in self.found))
+    def has_bypasses(self) -> bool:
+        """Whether there are rows of sources in it that pass no step."""
+        return any(isinstance(origin, Bypass) for _, origin in self.found)
 
     @property
     def is_plain(self) -> bool:
         """Whether it is an output as the step gives it."""
-        return [path for path, _ in self.found] == [()]
+        return [path for path, _ in self.found] == [()] and not self.has_bypasses
 
-    def onto(self, packed: DataFrame, rows_of: Callable[[OutputOf], Column]) -> DataFrame:
+    def onto(self, packed: DataFrame, rows_of: Callable[[OutputOf | Bypass], Column]) -> DataFrame:
         """The rows that the DataFrame stands for, of one micro-batch. `packed` has a column with payloads; `rows_of` says
-        which of its rows are those of an output."""
+        which of its rows are those of an output, or of a source."""
         catalyst = Catalyst(packed.sparkSession)
         plan = analyzed(self.frame)
-        for path, output in self.found:
-            rows = analyzed(packed.where(rows_of(output)).select("payload"))
-            plan = _fed(catalyst, plan, path, rows)
+        for path, origin in self.found:
+            payloads = packed.where(rows_of(origin)).select("payload")
+            if isinstance(origin, Bypass):
+                given = partial(_renamed, catalyst, analyzed(unpacked(payloads, origin.schema)))
+            else:
+                given = partial(_fed, catalyst, analyzed(payloads))
+            plan = _replaced(catalyst, plan, path, given)
         return catalyst.frame(plan)
 
 
@@ -101,22 +109,24 @@ def keeps_state(node: Any) -> bool:
     return bool(below) and (node.nodeName() not in STATELESS or (node.nodeName() == "Join" and len(below) > 1))
 
 
-def _walk(node: Any, path: Path, found: list[tuple[Path, OutputOf]], problems: dict[str, None]) -> None:
-    """Finds the outputs, and what stands between them and the root that is not stateless. What is no stream stays."""
+def _walk(node: Any, path: Path, found: list[tuple[Path, OutputOf | Bypass]], problems: dict[str, None]) -> None:
+    """Finds the outputs, and what stands between them and the root that is not stateless. What is no stream stays, and what
+    has no outputs is done by the query."""
     if not node.isStreaming():
         return
     output = output_at(node)
     if output is not None:
         found.append((path, OutputOf(*output)))
         return
+    if not has_outputs(node):
+        found.append((path, Bypass(node)))
+        return
     name, below = node.nodeName(), children(node)
     if name == "WithCTE":
         # Wherever such a part is used, its plan says that it is a stream.
         problems["a part with a name (WITH ... AS), which can be a temporary view instead"] = None
         return
-    if not below:
-        problems["rows of a source that pass no step"] = None
-    elif name not in STATELESS:
+    if name not in STATELESS:
         problems[f"{name}, which does not treat each row by itself"] = None
     elif name == "Join":
         problems.update(dict.fromkeys(_join_problems(node, below)))
@@ -147,11 +157,21 @@ def _random_problems(node: Any) -> list[str]:
     ]
 
 
-def _fed(catalyst: Catalyst, node: Any, path: Path, rows: Any) -> Any:
-    """A plan whose node at the end of the path, which unpacks an output, has these rows below it."""
+def _replaced(catalyst: Catalyst, node: Any, path: Path, replace: Callable[[Any], Any]) -> Any:
+    """A plan with another node at the end of the path."""
+    if not path:
+        return replace(node)
     below = children(node)
-    if path:
-        below[path[0]] = _fed(catalyst, below[path[0]], path[1:], rows)
-        return catalyst.over(node, below)
-    [payload], [wanted] = attributes(rows), attributes(below[0])
-    return catalyst.over(node, [catalyst.project([catalyst.named(payload, "payload", of=wanted)], rows)])
+    below[path[0]] = _replaced(catalyst, below[path[0]], path[1:], replace)
+    return catalyst.over(node, below)
+
+
+def _fed(catalyst: Catalyst, rows: Any, node: Any) -> Any:
+    """A node that unpacks an output, with these rows below it."""
+    return catalyst.over(node, [_renamed(catalyst, rows, children(node)[0])])
+
+
+def _renamed(catalyst: Catalyst, rows: Any, node: Any) -> Any:
+    """Rows whose columns have the names and ids of a node's, in its place."""
+    pairs = zip(attributes(rows), attributes(node), strict=True)
+    return catalyst.project([catalyst.named(here, wanted.name(), of=wanted) for here, wanted in pairs], rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from holdfast.spark.graph.edges import Edge, OutputOf, edges_of
+from holdfast.spark.graph.edges import Bypass, Edge, OutputOf, edges_of
 from holdfast.spark.graph.grafts import Graft
 from holdfast.spark.steps.lineage import BuiltStep
 
@@ -37,9 +37,14 @@ class Graph:
         }
 
     @cached_property
-    def wanted(self) -> tuple[OutputOf, ...]:
-        """The outputs that sinks want."""
-        return tuple(dict.fromkeys(output for graft in self.grafts for output in graft.outputs))
+    def wanted(self) -> tuple[OutputOf | Bypass, ...]:
+        """What sinks want: outputs of steps, and rows of sources."""
+        return tuple(dict.fromkeys(origin for graft in self.grafts for _, origin in graft.found))
+
+    @cached_property
+    def bypasses(self) -> tuple[Bypass, ...]:
+        """The rows of sources that sinks want."""
+        return tuple(origin for origin in self.wanted if isinstance(origin, Bypass))
 
 
 def _ordered(upstream: dict[BuiltStep, set[BuiltStep]]) -> list[BuiltStep]:

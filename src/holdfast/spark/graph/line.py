@@ -16,7 +16,7 @@ from holdfast.checkpoint.labels import labels
 from holdfast.errors import InvalidStep
 from holdfast.spark.graph.branches import Branch, branches_of, stateful_nodes
 from holdfast.spark.graph.catalyst import Catalyst, attributes, expression_id
-from holdfast.spark.graph.edges import Edge, OutputOf
+from holdfast.spark.graph.edges import Bypass, Edge, OutputOf
 from holdfast.spark.graph.graph import Graph
 from holdfast.spark.graph.handing import handoff_of
 from holdfast.spark.graph.placing import Placement
@@ -31,6 +31,7 @@ from holdfast.spark.stages.line import (
     Lane,
     LineProcessor,
     Origin,
+    SinkLane,
     Stop,
     pack_lanes,
     unpack_origins,
@@ -47,11 +48,11 @@ class Line:
 
     frame: DataFrame
     """Rows of the line, of which only outputs that sinks want are left."""
-    routes: dict[OutputOf, int]
+    routes: dict[OutputOf | Bypass, int]
 
-    def rows_of(self, output: OutputOf) -> Column:
-        """Which rows of a micro-batch are those of an output."""
-        return F.col("route") == self.routes[output]
+    def rows_of(self, origin: OutputOf | Bypass) -> Column:
+        """Which rows of a micro-batch are those of an output, or of a source."""
+        return F.col("route") == self.routes[origin]
 
 
 def line_of(spark: SparkSession, graph: Graph, placement: Placement, sources: Sequence[str] | None = None) -> Line:
@@ -98,6 +99,12 @@ class _Builder:
                     f"Before the step {edge.target.plan.name!r} Spark keeps state of its own ({name}), which a job of "
                     "several steps cannot have: let a step do that, or give each step a job of its own."
                 )
+        for bypass in self._graph.bypasses:
+            for name in stateful_nodes(bypass):
+                yield (
+                    f"What is written from a source without passing a step has state of Spark's own ({name}), which a job "
+                    "with other outputs cannot have: let a step do that, or write it with a job of its own."
+                )
         for edge in self._woven:
             assert edge.origin is not None
             for link in edge.links:
@@ -113,20 +120,20 @@ class _Builder:
     # From the sources to the line
 
     def _sources(self) -> DataFrame:
-        found = branches_of(self._catalyst, self._graph.edges)
+        found = branches_of(self._catalyst, self._graph.edges, self._graph.bypasses)
         ordered = [found[number] for number in in_recorded_order([branch.base for branch in found], self._marks)]
         return reduce(DataFrame.union, map(self._branch, ordered))
 
     def _branch(self, branch: Branch) -> DataFrame:
-        """The input of all steps that are given rows of one part of the plan."""
+        """What all steps and sinks are given of one part of the plan."""
         weave = Weave(self._catalyst, branch.base)
         given = attributes(branch.base)
         ways = []
-        for edge, links in branch.members:
+        for way, links in branch.members:
             woven = weave.begin(given, given)
             for link in links:
                 weave.follow(woven, link)
-            ways.append((edge, woven))
+            ways.append((way, woven))
         wide, lanes = self._lanes(weave, ways, [])
         pack = pack_lanes(lanes, stage=0, beacons=self._beacons(), passing=False)
         return self._catalyst.frame(wide).mapInArrow(pack, LINE_SCHEMA)
@@ -137,29 +144,43 @@ class _Builder:
             for step in self._graph.steps
         ]
 
-    def _lanes(self, weave: Weave, ways: Sequence[tuple[Edge, Woven]], first: Sequence[Any]) -> tuple[Any, list[Lane]]:
-        """The wide rows, and which of their columns each step is given. `first` are columns that come before."""
+    def _lanes(
+        self, weave: Weave, ways: Sequence[tuple[Edge | Bypass, Woven]], first: Sequence[Any]
+    ) -> tuple[Any, list[Lane | SinkLane]]:
+        """The wide rows, and which of their columns each step or sink is given. `first` are columns that come before."""
         columns = {expression_id(column): column for column in first}
         lanes = []
-        for edge, woven in ways:
-            prepared = edge.target.prepared
-            assert prepared is not None
-            group, *rest = (weave.column(woven, attribute) for attribute in attributes(analyzed(prepared)))
-            own = [weave.only_own(woven, group), *rest]
+        for way, woven in ways:
+            own = self._own_columns(weave, way, woven)
             columns |= {expression_id(column): column for column in own}
             positions = {name: number for number, name in enumerate(columns)}
-            lanes.append(
-                Lane(
-                    route=self._inputs[edge.target],
-                    key_groups=edge.target.plan.key_groups,
-                    slot=self._placement.slots[edge.target],
-                    columns=tuple(positions[expression_id(column)] for column in own),
-                    names=tuple(prepared.columns),
-                    lift=edge.target.lift,
-                )
-            )
+            lanes.append(self._lane(way, woven, tuple(positions[expression_id(column)] for column in own)))
         named = [self._catalyst.named(column, f"c{number}") for number, column in enumerate(columns.values())]
         return self._catalyst.project(named, weave.plan), lanes
+
+    def _own_columns(self, weave: Weave, way: Edge | Bypass, woven: Woven) -> list[Any]:
+        """The columns of a way: first, if not every row goes it, one that is null in the others."""
+        if isinstance(way, Bypass):
+            flag = [] if woven.guard is None else [weave.only_own(woven, woven.guard)]
+            return [*flag, *(weave.column(woven, attribute) for attribute in attributes(way.plan))]
+        assert way.target.prepared is not None
+        group, *rest = (weave.column(woven, attribute) for attribute in attributes(analyzed(way.target.prepared)))
+        return [weave.only_own(woven, group), *rest]
+
+    def _lane(self, way: Edge | Bypass, woven: Woven, positions: tuple[int, ...]) -> Lane | SinkLane:
+        if isinstance(way, Bypass):
+            flag, columns = (None, positions) if woven.guard is None else (positions[0], positions[1:])
+            return SinkLane(self._outputs[way], flag, columns)
+        prepared = way.target.prepared
+        assert prepared is not None
+        return Lane(
+            route=self._inputs[way.target],
+            key_groups=way.target.plan.key_groups,
+            slot=self._placement.slots[way.target],
+            columns=positions,
+            names=tuple(prepared.columns),
+            lift=way.target.lift,
+        )
 
     # Through the operators
 

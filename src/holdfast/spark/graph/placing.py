@@ -93,7 +93,7 @@ def _slots(graph: Graph, places: Mapping[str, Place]) -> dict[BuiltStep, int]:
     taken = {place.slot for place in places.values()}
     free = (slot for slot in count() if slot not in taken)
     slots = {step: places[step.plan.name].slot if step.plan.name in places else next(free) for step in graph.steps}
-    if max(slots.values()) >= SLOTS_MAX:
+    if max(slots.values(), default=0) >= SLOTS_MAX:
         raise InvalidStep("job", [f"A job has at most {SLOTS_MAX} steps."])
     return slots
 
@@ -134,7 +134,7 @@ def _suffices(time_mode: str, step: BuiltStep) -> bool:
 def _anew(graph: Graph, slots: dict[BuiltStep, int], stored: Stored, idle: Mapping[str, Place]) -> Placement:
     """All steps placed as if for the first time; idle ones as near to where they were as there are operators."""
     levels = _levels(graph)
-    last, before = max(levels.values()), len(stored.time_modes) - 1
+    last, before = max(levels.values(), default=0), len(stored.time_modes) - 1
     moved = {name: Place(last - min(before - place.operator, last), place.slot) for name, place in idle.items()}
     modes = ["None"] * (last + 1)
     for name, place in moved.items():
@@ -171,7 +171,7 @@ def _by_levels(
     *,
     is_rearranged: bool = False,
 ) -> Placement:
-    count = len(time_modes) or max(levels.values()) + 1
+    count = len(time_modes) or max(levels.values(), default=-1) + 1
     operators = []
     for level in range(count):
         steps = tuple(step for step in graph.steps if levels[step] == level)

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.errors import InvalidStep
-from holdfast.spark.graph.edges import OutputOf
+from holdfast.spark.graph.edges import Bypass, OutputOf
 from holdfast.spark.graph.grafts import Graft
 from holdfast.spark.graph.graph import Graph
 from holdfast.spark.graph.line import line_of
@@ -70,11 +70,11 @@ class Outline:
             # Its rows need not be kept until all of them are there.
             return Root(self._frames[0], [(None, self._sinks[0])])
         nearest = list(dict.fromkeys(step for graft in self._grafts for step in graft.steps))
-        if len(nearest) != 1 or any(graft.problems for graft in self._grafts):
+        if len(nearest) != 1 or any(graft.problems or graft.has_bypasses for graft in self._grafts):
             return None
         packed = nearest[0].packed
         assert packed is not None
-        return None if doubled_steps(packed) else self._root(packed, lambda output: F.col("tag") == output.tag)
+        return None if doubled_steps(packed) else self._root(packed, _rows_of_tag)
 
     def line(self, placement: Placement, sources: Sequence[str] | None) -> Root:
         """The query with all steps in a line, and its sources in the order of these marks."""
@@ -96,12 +96,17 @@ class Outline:
         if self.line_problems:
             raise InvalidStep(self._job, self.line_problems)
 
-    def _root(self, frame: DataFrame, rows_of: Callable[[OutputOf], Column]) -> Root:
+    def _root(self, frame: DataFrame, rows_of: Callable[[OutputOf | Bypass], Column]) -> Root:
         parts = [_part(graft, rows_of) for graft in self._grafts]
         return Root(frame, list(zip(parts, self._sinks, strict=True)))
 
 
-def _part(graft: Graft, rows_of: Callable[[OutputOf], Column]) -> Part:
+def _rows_of_tag(origin: OutputOf | Bypass) -> Column:
+    assert isinstance(origin, OutputOf)
+    return F.col("tag") == origin.tag
+
+
+def _part(graft: Graft, rows_of: Callable[[OutputOf | Bypass], Column]) -> Part:
     return lambda packed: graft.onto(packed, rows_of)
 
 

@@ -5,10 +5,10 @@ stand in a line, and every row says what it is:
 
     route INT, label INT, source INT, part INT, payload BINARY
 
-A route stands for the input of a step, for an output that a sink wants, or for an output that goes through more of Spark's
-work before it reaches another step. An operator takes the rows that are input of its steps, runs a bundle for each key
-group, and lets everything else pass. Steps that do not depend on each other share an operator; the label says whose key
-group it is.
+A route stands for the input of a step, for what a sink wants (an output, or rows of a source that pass no step), or for an
+output that goes through more of Spark's work before it reaches another step. An operator takes the rows that are input of
+its steps, runs a bundle for each key group, and lets everything else pass. Steps that do not depend on each other share an
+operator; the label says whose key group it is.
 
 The input of a step, and the rows of an output with one label, come in an order that does not depend on which task was
 faster: by `source`, which counts the tasks of a stage after those of the stages before, and by `part`, which counts the rows
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -44,6 +45,7 @@ __all__ = [
     "Lane",
     "LineProcessor",
     "Origin",
+    "SinkLane",
     "Stop",
     "pack_lanes",
     "unpack_origins",
@@ -65,6 +67,8 @@ _LineRow = Row(*LINE_COLUMNS)
 _TASKS_MAX = 2**20
 _IN_OPERATOR, _AFTER_IT = 0, 1
 _BEACON_PART = -1
+_SINK_LABELS = 32
+"""Over as many labels the rows of sources are spread that pass no step."""
 
 Batches = Iterator[pa.RecordBatch]
 Lift = Callable[[], Callable[[pa.RecordBatch], pa.RecordBatch]]
@@ -87,6 +91,25 @@ class Lane:
         """The rows of a chunk that go this way."""
         rows = pa.RecordBatch.from_arrays([chunk.column(number) for number in self.columns], names=list(self.names))
         return rows.filter(pc.is_valid(rows.column(0))) if rows.column(0).null_count else rows
+
+
+@dataclass(frozen=True)
+class SinkLane:
+    """The way of rows of a source past all steps to a sink: which columns of wide rows are its own."""
+
+    route: int
+    flag: int | None
+    """The position of a column that is true in rows that go this way; None if all do."""
+    columns: tuple[int, ...]
+
+    def packed(self, chunk: pa.RecordBatch, task: int) -> list[tuple[int, int, bytes | None]]:
+        """The rows of a chunk that go this way. Their labels are those of no step: operators let them pass."""
+        names = [f"c{number}" for number in range(len(self.columns))]
+        rows = pa.RecordBatch.from_arrays([chunk.column(number) for number in self.columns], names=names)
+        if self.flag is not None:
+            rows = rows.filter(chunk.column(self.flag))
+        label = -1 - task % _SINK_LABELS
+        return [(self.route, label, payload) for payload in to_payloads(rows)]
 
 
 @dataclass(frozen=True)
@@ -129,23 +152,23 @@ class Stop:
 
 
 def pack_lanes(
-    lanes: Sequence[Lane], *, stage: int, beacons: Sequence[Beacon] = (), passing: bool
+    lanes: Sequence[Lane | SinkLane], *, stage: int, beacons: Sequence[Beacon] = (), passing: bool
 ) -> Callable[[Batches], Batches]:
-    """A function for `mapInArrow`: packs wide rows for the steps that they go to. If `passing`, the first columns are those
-    of the line, and rows that have a label pass as they are."""
+    """A function for `mapInArrow`: packs wide rows for the steps and sinks that they go to. If `passing`, the first columns
+    are those of the line, and rows that have a label pass as they are."""
 
     def pack(batches: Batches) -> Batches:
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        lifts = [None if lane.lift is None else lane.lift() for lane in lanes]
+        packers = [_packer(lane, task) for lane in lanes]
         if task == 0 and beacons:
             yield _line_rows([(beacon.route, beacon.label, None) for beacon in beacons], 0, _BEACON_PART, step=0)
         part = 0
         for chunk in chunks(batches):
             if passing:
                 yield _passing(chunk)
-            for lane, lift in zip(lanes, lifts, strict=True):
-                rows = _packed(lane, lift, chunk)
+            for packed in packers:
+                rows = packed(chunk)
                 if rows:
                     yield _line_rows(rows, _source(stage, _AFTER_IT, task), part)
                     part += len(rows)
@@ -156,6 +179,13 @@ def pack_lanes(
 def _source(stage: int, where: int, task: int) -> int:
     """Numbers the tasks of all stages. What an operator hands on itself is counted apart from what is packed after it."""
     return (2 * stage + where) * _TASKS_MAX + task
+
+
+def _packer(lane: Lane | SinkLane, task: int) -> Callable[[pa.RecordBatch], list[tuple[int, int, bytes | None]]]:
+    """What packs the rows of a lane, in one task."""
+    if isinstance(lane, SinkLane):
+        return partial(lane.packed, task=task)
+    return partial(_packed, lane, None if lane.lift is None else lane.lift())
 
 
 def _packed(lane: Lane, lift: Any, chunk: pa.RecordBatch) -> list[tuple[int, int, bytes | None]]:

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.spark.stages.payload import from_payload
 
-__all__ = ["Outputs", "unpack"]
+__all__ = ["Outputs", "unpack", "unpacked"]
 
 
 def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -21,15 +21,20 @@ def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from from_payload(payload.as_buffer())
 
 
+def unpacked(payloads: DataFrame, schema: StructType) -> DataFrame:
+    """The rows in a column of payloads."""
+    return payloads.mapInArrow(_unpacked, schema)
+
+
 def unpack(packed: DataFrame, tag: str, schema: StructType, name: str) -> DataFrame:
     """The rows of one tag. The stage has a name, by which it is found in a plan."""
 
-    def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _unpacked(batches)
 
-    unpacked.__name__ = name
+    named.__name__ = name
     payloads = packed.where(F.col("tag") == tag).select("payload")
-    return payloads.mapInArrow(unpacked, schema)
+    return payloads.mapInArrow(named, schema)
 
 
 class Outputs:
