@@ -23,7 +23,7 @@ test: $(READY) check ## run all that must pass before a change lands
 	@$(BIN)/python -m pytest --tier test -n $(WORKERS)
 
 test-all: $(READY) check ## run everything at full length, for the night: hours
-	@$(BIN)/python -m pytest --tier all -n $(WORKERS)
+	@$(BIN)/python -m pytest --tier all -n $(WORKERS) --timeout 7200
 
 test-faults: $(READY) ## run the crash tests alone, with the seeds in HOLDFAST_FAULT_SEED
 	@$(BIN)/python -m pytest --tier test -n $(WORKERS) tests/fault

@@ -38,7 +38,7 @@ def arranged(outline: Outline, job: str, checkpoint: str, changes: GraphChanges)
     """The query of a job on a checkpoint, and sentences that say what has changed. Writes the manifest, and rearranges
     stored state if it must. The caller must hold the lock."""
     manifest = open_manifest(outline.spark, checkpoint, job)
-    check_start(files_of(outline.spark, checkpoint), checkpoint, manifest.operators or len(outline.steps))
+    check_start(files_of(outline.spark, checkpoint), checkpoint, _operators_wanted(manifest, outline))
     names = {step.plan.name for step in outline.steps}
     if manifest.recorded is None and (outline.as_built is None or changes.rename or changes.drop) and _has_commits(manifest):
         # No job has written this checkpoint, but a query of Spark's own `writeStream`: the state itself knows its steps.
@@ -54,6 +54,13 @@ def arranged(outline: Outline, job: str, checkpoint: str, changes: GraphChanges)
         manifest.check_names(names)
     outline.check_line()
     return _in_line(outline, manifest, changes), manifest.notes
+
+
+def _operators_wanted(manifest: JobManifest, outline: Outline) -> int:
+    """How many operators there must be at least, if there is state. What no job has recorded may have fewer steps."""
+    if manifest.recorded is not None:
+        return manifest.operators
+    return len(outline.steps) if outline.as_built is not None else min(1, len(outline.steps))
 
 
 def _is_as_built(manifest: JobManifest, names: set[str]) -> bool:
