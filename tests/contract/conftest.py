@@ -48,12 +48,12 @@ def _is_left_out(name):
 
 
 def _is_by_day(name):
-    """Of the examples with crashes every second with the heap, one in sixteen with another backend. Windows: all. Of the
+    """Of the examples with crashes every third with the heap, one in sixteen with another backend. Windows: all. Of the
     graphs three, with a restart. Of the other tests one in thirty. All are chosen by name."""
     if any(long in name for long in LONG_ON_SPARK):
         return False
     if "test_examples" in name:
-        return "crashing" in name and _is_one_in(2 if "spark-heap" in name else 16, name)
+        return "crashing" in name and _is_one_in(3 if "spark-heap" in name else 16, name)
     if "test_graphs" in name:
         return "spark-heap" in name and "restarted" in name and any(graph in name for graph in GRAPHS_BY_DAY)
     return "spark-heap" in name and ("test_seed_windows" in name or _is_one_in(30, name))

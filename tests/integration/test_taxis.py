@@ -121,7 +121,7 @@ def per_zone(df, windows, **options):
 @pytest.mark.parametrize(
     "order", [pytest.param(lambda rides: rides, marks=pytest.mark.night), shuffled], ids=["in-order", "shuffled"]
 )
-@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize("windows", ["hourly", pytest.param("sliding", marks=pytest.mark.night), "sessions"])
 def test_trips_and_revenue_of_each_zone(feed, run_job, rides, windows, order):
     [found] = run_job(per_zone(fed(feed(RIDES), order(rides)), windows))
     assert_same(results(row for row in found if row.zone != "nowhere"), expected(rides, windows))

@@ -35,6 +35,7 @@ def cells(spark, checkpoint):
     return sorted(str(row) for row in frame.collect())
 
 
+@pytest.mark.night
 def test_there_and_back(spark, elsewhere, tmp_path):
     payments = Payments(spark, tmp_path / "payments")
     payments.add(0, 1)

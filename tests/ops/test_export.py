@@ -206,7 +206,10 @@ def test_other_columns(spark, export, tmp_path):
         state_import(spark, str(export), str(tmp_path / "imported"))
 
 
-@pytest.mark.parametrize("policy", ["keep", "replace", "merge", "fail"])
+BY_NIGHT = [pytest.param(policy, marks=pytest.mark.night) for policy in ("keep", "replace")]
+
+
+@pytest.mark.parametrize("policy", [*BY_NIGHT, "merge", "fail"])
 def test_into_state_that_exists(spark, payments, export, tmp_path, policy):
     checkpoint = str(tmp_path / "checkpoint")
     shutil.copytree(payments.stopped, checkpoint)

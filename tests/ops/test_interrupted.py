@@ -74,7 +74,7 @@ GROUPS = {1: (8, 4), 2: (16, 16)}
 OTHERS = {1: (16, 16), 2: (8, 4)}
 
 
-@pytest.mark.parametrize("renames", [1, 2])
+@pytest.mark.parametrize("renames", [pytest.param(1, marks=pytest.mark.night), 2])
 def test_a_job_starts_with_the_code_that_fits(spark, history, left, renames):
     """The old number of key groups if it was undone, the new one if it was finished; the other is told which it is."""
     checkpoint = left(renames)

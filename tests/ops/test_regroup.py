@@ -18,6 +18,7 @@ def cells(spark, checkpoint):
     return sorted(str(row) for row in frame.collect())
 
 
+@pytest.mark.night
 def test_other_key_groups_change_no_result(spark, tmp_path):
     undisturbed = Payments(spark, tmp_path / "undisturbed")
     undisturbed.add(0, 1, 2)

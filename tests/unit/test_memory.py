@@ -128,7 +128,14 @@ def keys(count: int, each: int) -> list[tuple[str, int]]:
     return [(f"key-{n:07}", each) for n in range(count)]
 
 
-@pytest.mark.parametrize("shape", [(2_000, 1), (250, 10), (8, 300)], ids=["small", "middling", "large"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param((2_000, 1), id="small"),
+        pytest.param((250, 10), id="middling", marks=pytest.mark.night),
+        pytest.param((8, 300), id="large", marks=pytest.mark.night),
+    ],
+)
 @pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("kind", SPECS)
 def test_what_a_key_group_takes_is_about_what_it_says(group, kind, values, shape):
