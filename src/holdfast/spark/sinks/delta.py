@@ -31,11 +31,11 @@ __all__ = ["Delta"]
 
 
 class Delta(Sink):
-    """Writes to a Delta table, which is created when the job starts if it is missing. Exactly-once: the rows of a micro-batch
-    and the ids of its transaction are one commit, and a micro-batch that the table has is skipped, also if two processes
-    write it at the same time. One without rows makes no commit.
+    """Writes to a Delta table, which is created when the job starts if it is missing. Exactly-once: the rows of a
+    micro-batch and its transaction ids are one commit, and a micro-batch that the table has is skipped, even if two
+    processes write it at the same time. One without rows makes no commit.
 
-    The rows of a micro-batch pass through the memory of the driver. An existing table must have the columns of the rows, with
+    The rows of a micro-batch pass through the driver's memory. An existing table must have the same columns as the rows, of
     the same types. `partition_by`: columns by which a new table is partitioned. `storage_options` are deltalake's, and
     `storage_options_file` names a JSON file with more of them, which is read for each micro-batch; deltalake also reads
     the environment, such as AWS_SECRET_ACCESS_KEY. None of them is ever shown.
@@ -46,9 +46,9 @@ class Delta(Sink):
     that has other rows is refused, and so are another query, another key, and appending. In a key, -0.0 is written as 0.0.
 
     `take_over=True`: if the checkpoint was rolled back, the table is restored to the version before the micro-batch that
-    comes next, which is exact for both modes. This is refused if others have changed the table since, or if that version
-    has been vacuumed. If an upserted table is another query's, all its rows are deleted. Without `take_over` both are errors.
-    It counts for the first micro-batch after the job's start.
+    comes next, which is exact in both modes. This is refused if others have changed the table since, or if that version
+    has been vacuumed. If an upserted table is another query's, all its rows are deleted. Without `take_over` both are
+    errors. It holds for the first micro-batch after the job's start only.
     """
 
     evaluates_all = True
@@ -123,9 +123,8 @@ class Delta(Sink):
             return
         # Rows that others append at the same time do not matter, so deltalake itself tries again.
         commit = noted_commit(info.query_id, comes, micro_batch=info.batch_id, retries=None)
-        write_deltalake(
-            table, rows.select([field["name"] for field in columns_of(table)]), mode="append", commit_properties=commit
-        )
+        names = [field["name"] for field in columns_of(table)]
+        write_deltalake(table, rows.select(names), mode="append", commit_properties=commit)
 
     def _table(self, rows: pa.Schema) -> DeltaTable:
         """The table, which fits the rows; a new one if there is none."""
@@ -139,13 +138,10 @@ class Delta(Sink):
         unfit = [*differences(delta_fields(rows), columns_of(table))]
         partitions = table.metadata().partition_columns
         if self._partition_by and self._partition_by != partitions:
-            unfit.append(
-                f"It is partitioned by {', '.join(partitions) or 'nothing'}, not by {', '.join(self._partition_by)}."
-            )
+            is_by, wanted = ", ".join(partitions) or "nothing", ", ".join(self._partition_by)
+            unfit.append(f"It is partitioned by {is_by}, not by {wanted}.")
         if unfit:
-            raise SinkError(
-                f"{self!r} does not fit the rows.", detail="\n".join(unfit), todo="give another table, or alter it"
-            )
+            raise self._error("does not fit the rows.", detail="\n".join(unfit), todo="give another table, or alter it")
         return table
 
     def _check_mode(self, table: DeltaTable) -> Upserted | None:
@@ -212,8 +208,8 @@ class Delta(Sink):
         return SinkError(
             f"{self!r} has micro-batches up to {number} of this query, but another {info.batch_id} comes next.",
             detail="The checkpoint was rolled back. New rows would be mixed with those written before.",
-            todo=f"start once with hf.sinks.Delta(path, take_over=True), which restores the table from before {info.batch_id}; "
-            "or give another table",
+            todo="start once with hf.sinks.Delta(path, take_over=True), which restores the table from before "
+            f"{info.batch_id}; or give another table",
             context={"query": info.query_id, "micro_batch": info.batch_id},
         )
 
@@ -221,11 +217,12 @@ class Delta(Sink):
         restore = ""
         if none.version is not None:
             restore = (
-                f"if what they did may be undone, call DeltaTable(path).restore({none.version}) and start with take_over=True "
-                "again; otherwise "
+                f"if what they did may be undone, call deltalake.DeltaTable(path).restore({none.version}), and start with "
+                "take_over=True again; otherwise "
             )
         return SinkError(
-            f"{self!r} has micro-batches up to {number} of this query, and cannot go back to before {info.batch_id}: {none.why}.",
+            f"{self!r} has micro-batches up to {number} of this query, but another {info.batch_id} comes next, and the table "
+            f"cannot go back: {none.why}.",
             todo=f"{restore}give another table",
             context={"query": info.query_id, "micro_batch": info.batch_id},
         )

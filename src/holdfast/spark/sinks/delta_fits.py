@@ -42,7 +42,8 @@ def row_problems(schema: pa.Schema, partition_by: Sequence[str]) -> Iterator[str
     for field in schema:
         lacking = _lacking(field.type)
         if lacking is not None:
-            yield f"The column {field.name!r} has the type {column_type(field.type)}: {lacking} cannot be in a Delta table; cast it."
+            kind = column_type(field.type)
+            yield f"The column {field.name!r} has the type {kind}: {lacking} cannot be in a Delta table; cast it."
     seen: dict[str, str] = {}
     for name in schema.names:
         other = seen.setdefault(name.lower(), name)
@@ -81,8 +82,8 @@ def _partition_problems(name: str, schema: pa.Schema) -> Iterator[str]:
     kind = schema.field(name).type
     if _lacking(kind) is None and not pa.types.is_decimal(kind) and _delta_type(kind) not in _PARTITIONS:
         yield (
-            f"Rows cannot be partitioned by {name!r}, of the type {column_type(kind)}: its values do not survive as texts. Use "
-            "whole numbers, texts, booleans, dates, timestamps or decimals."
+            f"Rows cannot be partitioned by {name!r}, of the type {column_type(kind)}: its values do not survive as texts. "
+            "Use whole numbers, texts, booleans, dates, timestamps or decimals."
         )
 
 
@@ -109,8 +110,8 @@ def _delta_type(kind: pa.DataType) -> Any:
 
 
 def nullable(part: Any) -> Any:
-    """A type, or a column, that may be null wherever it can be. Whether Spark knows of a column that it is never null depends
-    on the query, so a new table does not insist on it."""
+    """A type, or a column, that may be null wherever it can be. Whether Spark knows that a column is never null depends on
+    the query, so a new table does not insist on it."""
     if isinstance(part, list):
         return [nullable(item) for item in part]
     if not isinstance(part, dict):
@@ -126,7 +127,8 @@ def differences(rows: Sequence[Mapping[str, Any]], table: Sequence[Mapping[str, 
         if name not in theirs:
             yield f"The table has no column {name!r}."
         elif not _fits(ours[name]["type"], theirs[name]["type"]):
-            yield f"The column {name!r} is {_shown(ours[name]['type'])} in the rows, and {_shown(theirs[name]['type'])} in the table."
+            in_rows, in_table = _shown(ours[name]["type"]), _shown(theirs[name]["type"])
+            yield f"The column {name!r} is {in_rows} in the rows, and {in_table} in the table."
     for name in theirs:
         if name not in ours:
             yield f"The rows have no column {name!r}."
@@ -175,8 +177,7 @@ def check_values(rows: pa.Table, table: Sequence[Mapping[str, Any]], partitions:
         if (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)) and _has_empty(column):
             raise SinkError(
                 f"A row has an empty text in the column {name!r}, by which {sink} is partitioned: it would become null.",
-                todo=f"give such rows another value, or null: nullif({name}, ''); the micro-batch comes again when the job is "
-                "started",
+                todo="give such rows another value, or null with nullif; the micro-batch comes again when the job is started",
             )
 
 

@@ -1,7 +1,7 @@
 """The way back of a Delta table, when the checkpoint of a query was rolled back.
 
-A table keeps its older versions as long as its log and its files. The one to go back to is from before the first
-micro-batch that no longer counts. Restoring it is exact, for upserted rows too, but takes away what others have written since.
+A table keeps its older versions for as long as its log and its files. The one to go back to is from before the first
+micro-batch that no longer counts. Restoring it is exact, for upserted rows too, but undoes what others have written since.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def version_before(history: Iterable[Mapping[str, Any]], newest: int, query_id: 
     commits = {commit["version"]: commit for commit in history}
     at = found = newest
     stranger: Mapping[str, Any] | None = None
-    first_stranger: int | None = None
+    undone = False
     while at in commits:
         commit = commits[at]
         restored = _restored(commit)
@@ -46,13 +46,12 @@ def version_before(history: Iterable[Mapping[str, Any]], newest: int, query_id: 
         if whose == query_id and (batch is None or batch < number):
             break
         if whose == query_id:
-            if stranger is not None:
-                first_stranger = at
+            undone = undone or stranger is not None
             found = at - 1
         elif commit.get("operation") not in _HARMLESS:
             stranger = stranger or commit
         at -= 1
-    if first_stranger is not None and stranger is not None:
+    if undone and stranger is not None:
         done = f"{stranger.get('operation', 'a commit')} in version {stranger['version']}"
         raise NoWayBack(f"others have changed the table since ({done})", found)
     return found
