@@ -197,12 +197,9 @@ class Delta(Sink):
             raise self._taken_back(has.number, info)
         try:
             version = version_before(table.history(), table.version(), info.query_id, info.batch_id)
-            state = written(self._access.at(version), info.query_id)
-            if state.number >= info.batch_id:
-                raise NoWayBack("its log does not go back so far")
+            self._access.go_back(table, version, info.query_id, info.batch_id)
         except NoWayBack as none:
             raise self._no_way_back(none, has.number, info) from None
-        table.restore(version, commit_properties=noted_commit(info.query_id, state))
 
     def _taken_back(self, number: int, info: BatchInfo) -> SinkError:
         return SinkError(
@@ -221,8 +218,8 @@ class Delta(Sink):
                 "take_over=True again; otherwise "
             )
         return SinkError(
-            f"{self!r} has micro-batches up to {number} of this query, but another {info.batch_id} comes next, and the table "
-            f"cannot go back: {none.why}.",
+            f"{self!r} has micro-batches up to {number} of this query, but another {info.batch_id} comes next, and the "
+            f"table cannot go back: {none.why}.",
             todo=f"{restore}give another table",
             context={"query": info.query_id, "micro_batch": info.batch_id},
         )

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, SinkError
+from holdfast.spark.sinks.delta_history import NoWayBack
+from holdfast.spark.sinks.delta_notes import noted_commit, written
 from holdfast.spark.sinks.delta_storage import Storage
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class TableAccess:
     def existing(self) -> DeltaTable | None:
         from deltalake.exceptions import TableNotFoundError
 
+        self._check_directory()
         try:
             return self.at(None)
         except TableNotFoundError:
@@ -77,12 +80,25 @@ class TableAccess:
 
         return DeltaTable(self.storage.uri, version=version, storage_options=self.storage.options())
 
+    def go_back(self, table: DeltaTable, version: int, query_id: str, number: int) -> None:
+        """Makes an older version the newest, one without a query's micro-batches from a number on; or raises NoWayBack."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        try:
+            state = written(self.at(version), query_id)
+            if state.number >= number:
+                raise NoWayBack("its log does not go back so far")
+            table.restore(version, commit_properties=noted_commit(query_id, state))
+        except CommitFailedError:
+            raise
+        except DeltaError as error:
+            raise NoWayBack(f"version {version} is no longer there: {self.storage.cleaned(str(error))}") from None
+
     def created(
         self, fields: Sequence[Mapping[str, Any]], partition_by: Sequence[str], properties: Mapping[str, str]
     ) -> DeltaTable:
         from deltalake import CommitProperties, DeltaTable, Schema
 
-        self._check_directory()
         try:
             return DeltaTable.create(
                 self.storage.uri,

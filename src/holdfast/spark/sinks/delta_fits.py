@@ -34,7 +34,7 @@ _SIMPLE = {
     pa.timestamp("us"): "timestamp_ntz",
 }
 _PARTITIONS = ("string", "byte", "short", "integer", "long", "boolean", "date", "timestamp", "timestamp_ntz")
-"""A partition's value is a text in the log. These come back from it as they were; decimals do too."""
+"""A partition's value is a text in the log. These come back from it as they were; deltalake writes -1.5 as -1.-5."""
 
 
 def row_problems(schema: pa.Schema, partition_by: Sequence[str]) -> Iterator[str]:
@@ -80,10 +80,10 @@ def _partition_problems(name: str, schema: pa.Schema) -> Iterator[str]:
     if not name.isprintable():
         yield f"The column {name!r} has a name that cannot be in a path, so rows cannot be partitioned by it; rename it."
     kind = schema.field(name).type
-    if _lacking(kind) is None and not pa.types.is_decimal(kind) and _delta_type(kind) not in _PARTITIONS:
+    if _lacking(kind) is None and _delta_type(kind) not in _PARTITIONS:
         yield (
             f"Rows cannot be partitioned by {name!r}, of the type {column_type(kind)}: its values do not survive as texts. "
-            "Use whole numbers, texts, booleans, dates, timestamps or decimals."
+            "Use whole numbers, texts, booleans, dates or timestamps."
         )
 
 
@@ -177,7 +177,7 @@ def check_values(rows: pa.Table, table: Sequence[Mapping[str, Any]], partitions:
         if (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)) and _has_empty(column):
             raise SinkError(
                 f"A row has an empty text in the column {name!r}, by which {sink} is partitioned: it would become null.",
-                todo="give such rows another value, or null with nullif; the micro-batch comes again when the job is started",
+                todo="give such rows another value, or null with nullif; the micro-batch comes again when the job starts",
             )
 
 
