@@ -1,8 +1,8 @@
 """A job of the fault tests, as a program: reads the files there are, one a micro-batch, and ends.
 
-With `--sink several` the job is the pipeline, else the ledger. The program says `active` on its standard output when its
-query runs, and `done` when all input is in the sink; or, with `--until-stopped`, `active` when it is about to run, and
-`done` when it was stopped.
+With `--sink several` or `--sink several-delta` the job is the pipeline, else the ledger. The program says `active` on its
+standard output when its query runs, and `done` when all input is in the sink; or, with `--until-stopped`, `active` when
+it is about to run, and `done` when it was stopped.
 """
 
 from __future__ import annotations
@@ -60,17 +60,23 @@ def _job(options: argparse.Namespace) -> hf.Job:
         },
         memory_budget_bytes=options.memory_budget_bytes,
     )
-    if options.sink == "several":
+    if options.sink.startswith("several"):
         hold = Hold(options.hold_written, options.hold_passes)
-        return pipeline_job(spark, options.input, options.checkpoint, options.output, hold)
+        delta = options.sink == "several-delta"
+        return pipeline_job(spark, options.input, options.checkpoint, options.output, hold, delta=delta)
     source = spark.readStream.schema("k string, v long, at timestamp")
     source = source.option("maxFilesPerTrigger", options.files_at_once)
     stream = hf.keyed(source.json(options.input), key="k", value="v", timestamp="at", watermark="10 seconds")
     rows = stream.par_do(Ledger(), output=OUTPUT, key_groups=4)
-    sink = hf.sinks.Sqlite(options.output, "ledger") if options.sink == "sqlite" else hf.sinks.Parquet(options.output)
     trigger = None if options.until_stopped else "available now"
     job = hf.Job("ledger", checkpoint=options.checkpoint, trigger=trigger, progress=False)
-    return job.write(rows, sink)
+    return job.write(rows, _ledger_sink(options.sink, options.output))
+
+
+def _ledger_sink(kind: str, output: str) -> hf.sinks.Sink:
+    if kind == "sqlite":
+        return hf.sinks.Sqlite(output, "ledger")
+    return hf.sinks.Delta(output) if kind == "delta" else hf.sinks.Parquet(output)
 
 
 def _watch(seconds_max: float, parent: int) -> None:

@@ -127,8 +127,11 @@ class Watched(hf.sinks.Sink):
         self._hold.reached(self._number + 1, info.batch_id)
 
 
-def pipeline_job(spark: SparkSession, source: str, checkpoint: str, output: str, hold: Hold) -> hf.Job:
-    """The job over the files of a folder, one a micro-batch, that writes into another folder."""
+def pipeline_job(
+    spark: SparkSession, source: str, checkpoint: str, output: str, hold: Hold, *, delta: bool = False
+) -> hf.Job:
+    """The job over the files of a folder, one a micro-batch, that writes into another folder. With `delta`, the accepted
+    events and the large ones are in Delta tables rather than in SQLite."""
     reader = spark.readStream.schema("id string, user string, amount string, at timestamp").option("maxFilesPerTrigger", 1)
     events = hf.keyed(reader.json(source), key="id", value=["user", "amount"], timestamp="at", watermark="10 seconds")
     deduplicated = events.par_do(
@@ -152,10 +155,14 @@ def pipeline_job(spark: SparkSession, source: str, checkpoint: str, output: str,
     large = limited.main.where(F.col("amount") >= LARGE_MIN).select("user", "id", "amount")
     dead = _letters(deduplicated.dead_letter, "dedup").union(_letters(limited.dead_letter, "limit"))
     database = f"{output}/rows.sqlite"
+
+    def table(name: str) -> hf.sinks.Sink:
+        return hf.sinks.Delta(f"{output}/{name}") if delta else hf.sinks.Sqlite(database, name)
+
     job = hf.Job("pipeline", checkpoint=checkpoint, trigger="available now", progress=False)
     job.write(deduplicated.main, Watched(hf.sinks.Parquet(f"{output}/deduplicated"), 0, hold))
-    job.write(limited.main, Watched(hf.sinks.Sqlite(database, "accepted"), 1, hold))
-    job.write(large, Watched(hf.sinks.Sqlite(database, "large"), 2, hold), mode="upsert", key="user")
+    job.write(limited.main, Watched(table("accepted"), 1, hold))
+    job.write(large, Watched(table("large"), 2, hold), mode="upsert", key="user")
     job.write(dead, Watched(hf.sinks.Parquet(f"{output}/dead"), 3, hold))
     return job.write(limited["minutes"], Watched(hf.sinks.Sqlite(database, "minutes"), 4, hold))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from .events import Event
 
@@ -115,6 +116,9 @@ def read_written(output: Path, sink: str) -> Rows:
             for row in pq.ParquetFile(file).read(columns=list(columns)).to_pylist()
         ]
         return [tuple(_plain(row[column]) for column in columns) for row in rows]
+    if (output / sink / "_delta_log").is_dir():
+        table = DeltaTable(output / sink).to_pyarrow_table(columns=list(columns))
+        return [tuple(_plain(row[column]) for column in columns) for row in table.to_pylist()]
     with closing(sqlite3.connect(output / "rows.sqlite")) as database:
         return [tuple(map(_plain, row)) for row in database.execute(f"SELECT {', '.join(columns)} FROM {sink}")]
 

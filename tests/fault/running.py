@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from .oracle import Row
 
@@ -37,7 +38,8 @@ class Place:
 
     root: Path
     sink: str = "sqlite"
-    """The ledger's: "sqlite" or "parquet". "several": the job is the pipeline, with sinks of its own in a folder."""
+    """The ledger's: "sqlite", "parquet" or "delta". "several", "several-delta": the job is the pipeline, with sinks of its
+    own in a folder."""
 
     @property
     def input(self) -> Path:
@@ -96,6 +98,8 @@ class Place:
         """Changes whenever the sink is written to."""
         if self.sink == "parquet":
             return frozenset(_names(self.output))
+        if self.sink == "delta":
+            return frozenset(_names(self.output)), frozenset(_names(self.output / "_delta_log"))
         journal = self.output.with_name(self.output.name + "-journal")
         try:
             return journal.exists(), self.output.stat().st_mtime_ns
@@ -120,6 +124,10 @@ def read_sink(place: Place) -> Iterator[Row]:
     if place.sink == "sqlite":
         with closing(sqlite3.connect(place.output)) as database:
             yield from database.execute(f"SELECT {', '.join(_COLUMNS)} FROM ledger")
+        return
+    if place.sink == "delta":
+        held = DeltaTable(place.output).to_pyarrow_table().to_pydict()
+        yield from zip(*(held[column] for column in _COLUMNS), strict=True)
         return
     for file in sorted(place.output.glob("batch_id=*/part-*.parquet")):
         rows = pq.ParquetFile(file).read(columns=_COLUMNS).to_pydict()

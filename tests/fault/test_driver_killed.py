@@ -18,7 +18,7 @@ from .stream import make_files, write_files
 PHASES = {"active": 3.0, "begun": 0.5, "state": 0.06, "written": 0.04, "committed": 0.06}
 ROUNDS = current_tier().kill_rounds
 # In a single round the sinks share the phases; those that are left, and more, `test_graph_killed.py` has.
-SHARED = {"sqlite": ["active", "state"], "parquet": ["state", "written"]}
+SHARED = {"sqlite": ["active", "state"], "parquet": ["state", "written"], "delta": ["state", "written"]}
 CHOSEN = SHARED if ROUNDS == 1 else dict.fromkeys(SHARED, list(PHASES) * ROUNDS)
 KILLS = len(CHOSEN["sqlite"])
 MID_BATCH_MIN = max(1, KILLS * 3 // 10)
@@ -36,7 +36,7 @@ def moments(seed, sink):
 
 # By day it is enough that the runs that are killed are right.
 @pytest.mark.night
-@pytest.mark.parametrize(("sink", "at_once"), [("sqlite", 1), ("parquet", 1), ("sqlite", 2)])
+@pytest.mark.parametrize(("sink", "at_once"), [("sqlite", 1), ("parquet", 1), ("delta", 1), ("sqlite", 2)])
 def test_a_run_that_is_never_disturbed(seed, sink, at_once, start, tmp_path):
     """What the others are compared with is right in the first place, also where a micro-batch has several files."""
     place = Place(tmp_path, sink)
@@ -47,7 +47,8 @@ def test_a_run_that_is_never_disturbed(seed, sink, at_once, start, tmp_path):
     assert verdict.valid is True, str(verdict)
 
 
-@pytest.mark.parametrize("sink", ["sqlite", "parquet"])
+# By day, the driver of the pipeline is killed between its Delta tables.
+@pytest.mark.parametrize("sink", ["sqlite", "parquet", pytest.param("delta", marks=pytest.mark.night)])
 def test_the_driver_is_killed(seed, sink, start, tmp_path):
     place = Place(tmp_path, sink)
     files = make_files(seed, FILES)

@@ -2,6 +2,8 @@
 
 from holdfast.spark.sinks.base import BatchInfo, Sink
 from holdfast.spark.sinks.collect import Collect
+from holdfast.spark.sinks.console import Console
+from holdfast.spark.sinks.delta import Delta
 from holdfast.spark.sinks.function import ForeachBatch
 from holdfast.spark.sinks.modes import Mode
 from holdfast.spark.sinks.parquet import Parquet
@@ -12,6 +14,8 @@ from holdfast.spark.sinks.upsert import Upsert
 __all__ = [
     "BatchInfo",
     "Collect",
+    "Console",
+    "Delta",
     "ForeachBatch",
     "Mode",
     "Parquet",

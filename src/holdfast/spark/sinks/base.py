@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.errors import InvalidStep
-from holdfast.spark.sinks.upsert import Upsert
+from holdfast.spark.sinks.upsert import CAN_UPSERT, Upsert
 
 __all__ = ["BatchInfo", "Sink"]
 
@@ -48,9 +48,8 @@ class Sink(abc.ABC):
         Each row replaces, as a whole, the one with its key: INSERT ... ON CONFLICT (key) DO UPDATE, or MERGE. Rows of one
         key may come several times in a micro-batch. The last one wins; `upsert.newest` leaves out the others.
         """
-        cannot = (
-            f"{type(self).__name__} cannot upsert: it has no method `upserting`. Use hf.sinks.Sqlite, or leave out mode."
-        )
+        name = type(self).__name__
+        cannot = f"{name} cannot upsert: it has no method `upserting`. Use {CAN_UPSERT}, or leave out mode and key."
         raise InvalidStep("sink", [cannot])
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:  # noqa: B027

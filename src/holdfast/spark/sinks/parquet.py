@@ -25,7 +25,7 @@ from holdfast.checkpoint.files.choice import Files, files_of, join, normalised
 from holdfast.checkpoint.files.hadoop import HadoopFiles
 from holdfast.errors import InvalidStep, SinkError
 from holdfast.spark.sinks.base import BatchInfo, Sink
-from holdfast.spark.sinks.upsert import Upsert
+from holdfast.spark.sinks.upsert import CAN_UPSERT, Upsert
 
 __all__ = ["Parquet"]
 
@@ -53,7 +53,7 @@ class Parquet(Sink):
         """The query for which the path has been checked."""
 
     def upserting(self, upsert: Upsert) -> Sink:
-        cannot = f"{self!r} cannot upsert: a Parquet file is never changed. Use hf.sinks.Sqlite, or leave out mode and key."
+        cannot = f"{self!r} cannot upsert: a Parquet file is never changed. Use {CAN_UPSERT}, or leave out mode and key."
         raise InvalidStep("sink", [cannot])
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:

@@ -21,7 +21,10 @@ import pyarrow as pa
 
 from holdfast.errors import SinkError
 
-__all__ = ["Upsert"]
+__all__ = ["CAN_UPSERT", "Upsert"]
+
+CAN_UPSERT = "hf.sinks.Sqlite, Postgres, DuckDB or Delta"
+"""The sinks that can, for messages of those that cannot."""
 
 
 @dataclass(frozen=True)
