@@ -6,7 +6,7 @@ import importlib.util
 
 from holdfast.errors import MissingExtra
 
-__all__ = ["SPARK", "as_missing_extra", "require_spark"]
+__all__ = ["SPARK", "as_missing_extra", "require_extra", "require_spark"]
 
 SPARK = ("pyspark", "pyarrow", "pandas", "xxhash")
 """The packages that the extra `spark` installs and Holdfast imports."""
@@ -19,6 +19,12 @@ def require_spark(what: str) -> None:
         raise _missing(what, *missing)
 
 
+def require_extra(extra: str, package: str, what: str) -> None:
+    """Raises MissingExtra, naming `what` needs it, unless the package that an extra installs is here."""
+    if not _is_here(package):
+        raise _missing(what, package, extra=extra)
+
+
 def as_missing_extra(error: BaseException, what: str) -> MissingExtra | None:
     """Python's error as a MissingExtra, if it is about a package that the extra installs."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
@@ -27,10 +33,10 @@ def as_missing_extra(error: BaseException, what: str) -> MissingExtra | None:
     return _missing(what, package) if package in SPARK and not _is_here(package) else None
 
 
-def _missing(what: str, *names: str) -> MissingExtra:
+def _missing(what: str, *names: str, extra: str = "spark") -> MissingExtra:
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     verb = "is" if len(names) == 1 else "are"
-    error = MissingExtra(f"{what} needs {listed}, which {verb} not installed: pip install 'holdfast[spark]'")
+    error = MissingExtra(f"{what} needs {listed}, which {verb} not installed: pip install 'holdfast[{extra}]'")
     # As in Python's own error, for code that asks which module is missing.
     error.name = names[0]
     return error

@@ -6,15 +6,19 @@ from holdfast.spark.sinks.function import ForeachBatch
 from holdfast.spark.sinks.modes import Mode
 from holdfast.spark.sinks.parquet import Parquet
 from holdfast.spark.sinks.plans import plan_of, stored_query_id
+from holdfast.spark.sinks.sql.duckdb import DuckDB
+from holdfast.spark.sinks.sql.postgres import Postgres
 from holdfast.spark.sinks.sqlite import Sqlite
 from holdfast.spark.sinks.upsert import Upsert
 
 __all__ = [
     "BatchInfo",
     "Collect",
+    "DuckDB",
     "ForeachBatch",
     "Mode",
     "Parquet",
+    "Postgres",
     "Sink",
     "Sqlite",
     "Upsert",
