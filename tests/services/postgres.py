@@ -153,7 +153,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         server.start()
         yield server
     finally:
-        server.stop()
+        server.stop("QUIT")
         shutil.rmtree(folder, ignore_errors=True)
 
 

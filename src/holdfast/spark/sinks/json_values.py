@@ -1,7 +1,7 @@
 """Nested values as JSON, without loss, for databases that have no such types or cannot compare them.
 
 Structs and maps of texts are objects, other maps lists of pairs. Numbers are numbers, but NaN and infinity, which JSON
-lacks, are the texts NaN, Infinity and -Infinity. Bytes are Base64. Decimals and times are texts, as `plain_value` gives them.
+lacks, are the texts NaN, Infinity and -Infinity. Bytes are Base64. Decimals and times are texts, as `plain_value` has them.
 """
 
 from __future__ import annotations

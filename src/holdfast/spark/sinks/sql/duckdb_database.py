@@ -20,12 +20,6 @@ _STAGED = "holdfast_staged"
 _ALIKE = ["a", "A", "\u00e1", "a\u0301", "a\u0001", "a "]
 """Texts of which every collation takes some for the same."""
 _OF_TABLE = "database_name = current_database() AND lower(schema_name) = lower($1) AND lower(table_name) = lower($2)"
-_COLUMNS = """
-SELECT column_name, data_type, column_default IS NOT NULL, is_generated <> 'ALWAYS'
-FROM information_schema.columns
-WHERE table_catalog = current_database() AND lower(table_schema) = lower($1) AND lower(table_name) = lower($2)
-ORDER BY ordinal_position
-"""
 
 
 class DuckDBDatabase(Database):
@@ -59,7 +53,15 @@ class DuckDBDatabase(Database):
         return "" if is_table else "is a view, not a table"
 
     def columns(self, table: Table) -> list[Column]:
-        return [Column(*found) for found in self.rows(_COLUMNS, table.schema, table.name)]
+        views = _OF_TABLE.replace("table_name", "view_name")
+        there = f"SELECT 1 FROM duckdb_tables() WHERE {_OF_TABLE} UNION ALL SELECT 1 FROM duckdb_views() WHERE {views}"
+        if not self.rows(there, table.schema, table.name):
+            return []
+        # Some ten times as fast as to look into duckdb_columns().
+        return [
+            Column(*found)
+            for found in self.rows(f'SELECT column_name, column_type, "default" IS NOT NULL FROM (DESCRIBE {table.sql})')
+        ]
 
     def keeps_unique(self, table: Table, key: frozenset[str]) -> bool:
         constraints = self.rows(

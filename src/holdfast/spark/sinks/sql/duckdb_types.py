@@ -28,6 +28,7 @@ __all__ = ["as_key", "column_type", "holds"]
 
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
 def column_type(kind: pa.DataType) -> str:
@@ -68,11 +69,13 @@ def holds(found: str, kind: pa.DataType, nearest: str) -> bool:
     if found == nearest or pa.types.is_null(kind):
         return True
     if pa.types.is_integer(kind):
-        return _BITS.get(found, 0) >= int(kind.bit_width)
+        return _BITS.get(found, 0) >= int(kind.bit_width) or _decimal_holds(found, _DIGITS[kind.bit_width], 0)
     if pa.types.is_float32(kind):
         return found == "DOUBLE"
+    return pa.types.is_decimal(kind) and _decimal_holds(found, kind.precision - kind.scale, kind.scale)
+
+
+def _decimal_holds(found: str, before: int, after: int) -> bool:
+    """Whether a type is DECIMAL with so many digits before and after the point."""
     decimal = _DECIMAL.fullmatch(found)
-    if decimal is not None and pa.types.is_decimal(kind):
-        precision, scale = int(decimal[1]), int(decimal[2])
-        return scale >= int(kind.scale) and precision - scale >= int(kind.precision - kind.scale)
-    return False
+    return decimal is not None and int(decimal[2]) >= after and int(decimal[1]) - int(decimal[2]) >= before

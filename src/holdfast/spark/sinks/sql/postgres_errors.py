@@ -72,7 +72,7 @@ def _todo(error: psycopg.Error, passing: bool) -> str:
             f"{NOTES} and holdfast_upserts; CREATE on the schema if these do not exist yet"
         )
     if state in _NUL:
-        return r"PostgreSQL has no texts with the character NUL: remove it, translate(column, '\0', ''), or write binary"
+        return "PostgreSQL has no texts with the character NUL: remove it, translate(column, char(0), ''), or write binary"
     if state[:2] in ("22", "23"):
         return "mend the rows, or alter the table; the micro-batch comes again when the job is started"
     if "password" in said or "authentication" in said:

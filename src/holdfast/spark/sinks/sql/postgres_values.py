@@ -47,6 +47,12 @@ def _column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
         return pc.binary_join_element_wise(micros, "microseconds", " ")
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return column.cast(pa.timestamp("us", tz="UTC"))
+    if (pa.types.is_string(kind) or pa.types.is_large_string(kind)) and pc.any(pc.match_substring(column, "\0")).as_py():
+        raise SinkError(
+            f"A text in the column {name!r} has the character NUL, which PostgreSQL cannot hold.",
+            todo=f"remove it, translate({name}, char(0), ''), or write binary; the micro-batch comes again when the job is "
+            "started",
+        )
     return column
 
 

@@ -107,12 +107,12 @@ class SqlSink(Sink):
             if self._upsert is not None:
                 # If there are any, they are of a table that somebody has dropped, and which may have been appended to.
                 notes.forget_all()
-        target.check()
         if self._upsert is None:
             upserts.refuse_appending()
         else:
             upserts.check(self._upsert, notes.exist())
             upserts.check_owner(query_id, self._may_take_over, f"{self._how}, take_over=True)")
+        target.check()
         return target
 
     def _is_written(self, database: Database, notes: Notes, info: BatchInfo) -> bool:
@@ -131,10 +131,12 @@ class SqlSink(Sink):
         return False
 
     def _remove_rows(self, database: Database, notes: Notes, noted: Sequence[Note], info: BatchInfo) -> None:
-        if any(note.row_count and note.batch_column != self._mark for note in noted):
+        marks = {note.batch_column for note in noted if note.row_count}
+        if None in marks or marks - {self._mark}:
+            before = next(iter(marks - {self._mark}), None)
             raise SinkError(
                 f"{self!r} does not say which rows belong to the micro-batches from {info.batch_id} on: they were written "
-                f"{_marked(noted, self._mark)}.",
+                f"{'without batch_column' if before is None else f'with batch_column={before!r}'}.",
                 todo=f"remove those rows, and their notes in the table {NOTES}, by hand; or give another table. With "
                 "batch_column='…' from the beginning, take_over=True can do it",
                 context={"query": info.query_id},
@@ -220,8 +222,3 @@ def _is_unicode(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _marked(noted: Sequence[Note], now: str | None) -> str:
-    before = next(note.batch_column for note in noted if note.row_count and note.batch_column != now)
-    return "without batch_column" if before is None else f"with batch_column={before!r}"
