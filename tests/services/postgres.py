@@ -24,7 +24,7 @@ import pytest
 
 from services import leave_out
 
-__all__ = ["Database", "PostgresServer", "postgres", "postgres_server"]
+__all__ = ["Database", "PostgresServer", "free_port", "postgres", "postgres_server"]
 
 _USER = "holdfast"
 _PLACES = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "opt/homebrew/opt/postgresql*/bin")
@@ -55,7 +55,7 @@ class PostgresServer:
         self._as_user: dict[str, Any] = {} if user is None else {"user": user, "group": pwd.getpwnam(user).pw_gid}
         self._process: subprocess.Popen[bytes] | None = None
         self.password = secrets.token_hex(16)
-        self.port = _free_port()
+        self.port = free_port()
 
     @property
     def conninfo(self) -> str:
@@ -191,7 +191,7 @@ def _server_user() -> str | None:
     return found[0] if found else leave_out("PostgreSQL", "it does not run as root, and there is no other user for it")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])

@@ -49,8 +49,8 @@ class Sink(abc.ABC):
         key may come several times in a micro-batch. The last one wins; `upsert.newest` leaves out the others.
         """
         cannot = (
-            f"{type(self).__name__} cannot upsert: it has no method `upserting`. Use hf.sinks.Postgres, DuckDB or Sqlite, or "
-            "leave out mode."
+            f"{type(self).__name__} cannot upsert: it has no method `upserting`. Use hf.sinks.Postgres, DuckDB or Sqlite, "
+            "or leave out mode."
         )
         raise InvalidStep("sink", [cannot])
 
@@ -62,8 +62,8 @@ class Sink(abc.ABC):
 
     @property
     def place(self) -> Hashable:
-        """Identifies where the rows go: a job writes only one output there. None means unknown, and is not checked. It is asked
-        before `open`, and again after it, when a sink may know better."""
+        """Identifies where the rows go: a job writes only one output there. None means unknown, and is not checked. A job
+        asks before `open`, and again after it, when a sink may know better."""
         return None
 
     evaluates_all = False

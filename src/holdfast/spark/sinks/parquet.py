@@ -53,9 +53,7 @@ class Parquet(Sink):
         """The query for which the path has been checked."""
 
     def upserting(self, upsert: Upsert) -> Sink:
-        cannot = (
-            f"{self!r} cannot upsert: a Parquet file is never changed. Use hf.sinks.Postgres, DuckDB or Sqlite, or append."
-        )
+        cannot = f"{self!r} cannot upsert: a Parquet file is never changed. Use hf.sinks.Postgres, DuckDB or Sqlite."
         raise InvalidStep("sink", [cannot])
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:

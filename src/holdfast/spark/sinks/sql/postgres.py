@@ -94,9 +94,9 @@ class Postgres(SqlSink):
         try:
             return self._access.connect()
         except psycopg.Error as error:
-            # What shows the variables of a traceback must not find the password there.
-            error.__cause__ = error.__context__ = None
-            raise error.with_traceback(None) from None
+            failed = type(error)(str(error))
+        # Not the error itself: it has the password in it, and in the variables of its traceback.
+        raise failed
 
     @property
     def _how(self) -> str:

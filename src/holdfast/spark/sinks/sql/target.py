@@ -54,10 +54,10 @@ class Target:
 
     def check(self) -> None:
         """Makes sure that an existing table takes all rows as they are, and that it stays so until the transaction ends."""
-        self.database.hold(self.table)
         refusal = self.database.refusal(self.table)
         if refusal:
             raise SinkError(f"{self.sink} {refusal}.", todo="give another table")
+        self.database.hold(self.table)
         found = {self.database.folded(column.name): column for column in self.database.columns(self.table)}
         self._check_names(found)
         problems = [*self._type_problems(found)]
