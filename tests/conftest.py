@@ -13,6 +13,7 @@ import class_archive
 import scheduling
 import services
 import tiers
+from services.postgres import postgres, postgres_server  # noqa: F401
 
 _TESTS = Path(__file__).parent
 

@@ -131,7 +131,7 @@ class Job:
         """
         problems = []
         if not isinstance(sink, Sink):
-            problems.append(f"{sink!r} is no sink: give hf.sinks.Parquet(...), Sqlite(...) or ForeachBatch(function).")
+            problems.append(f"{sink!r} is no sink: give hf.sinks.Parquet(...), Postgres(...) or ForeachBatch(function).")
         elif sink.place is not None and sink.place in [other.place for _, other in self._writes]:
             problems.append(f"{sink!r} is written by another output of this job already: give each a place of its own.")
         if isinstance(df, Outputs):
@@ -333,6 +333,10 @@ class Job:
         query_id = stored_query_id(spark, checkpoint)
         for df, sink in self._writes:
             sink.open(spark, df.schema, query_id)
+        places = [sink.place for _, sink in self._writes if sink.place is not None]
+        if len(set(places)) < len(places):
+            # Now that they are open, sinks know it: one server has many names.
+            raise InvalidStep(self.name, ["Two outputs are written to the same place: give each a place of its own."])
 
     def _runs(self) -> bool:
         """Whether there is a query, or about to be one, or what is left of one: a handler that goes on writing."""

@@ -8,6 +8,8 @@ from holdfast.spark.sinks.function import ForeachBatch
 from holdfast.spark.sinks.modes import Mode
 from holdfast.spark.sinks.parquet import Parquet
 from holdfast.spark.sinks.plans import plan_of, stored_query_id
+from holdfast.spark.sinks.sql.duckdb import DuckDB
+from holdfast.spark.sinks.sql.postgres import Postgres
 from holdfast.spark.sinks.sqlite import Sqlite
 from holdfast.spark.sinks.upsert import Upsert
 
@@ -16,9 +18,11 @@ __all__ = [
     "Collect",
     "Console",
     "Delta",
+    "DuckDB",
     "ForeachBatch",
     "Mode",
     "Parquet",
+    "Postgres",
     "Sink",
     "Sqlite",
     "Upsert",

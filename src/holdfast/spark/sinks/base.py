@@ -60,7 +60,8 @@ class Sink(abc.ABC):
 
     @property
     def place(self) -> Hashable:
-        """Identifies where the rows go: a job writes only one output there. None means unknown, and is not checked."""
+        """Identifies where the rows go: a job writes only one output there. None means unknown, and is not checked. A job
+        asks before `open`, and again after it, when a sink may know better."""
         return None
 
     evaluates_all = False

@@ -1,0 +1,98 @@
+"""Notes of what has been written, in the table `holdfast_batches` beside the tables that rows go to.
+
+    sink           the table
+    query_id       whose micro-batch it is
+    batch_id       its number
+    plan           tells micro-batches with the same number apart
+    id             made from all of these; rows have it if they are marked
+    batch_column   the column of the table that has the id; null if its rows are not marked
+    row_count      how many rows it has written
+    written_at     when, by the database's clock
+
+Invariants
+- A micro-batch's rows and its note are written in one transaction.
+- No two notes have the same sink, query and number; the primary key sees to it, even if no lock did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from dataclasses import dataclass
+
+from holdfast.spark.sinks.base import BatchInfo
+from holdfast.spark.sinks.sql.database import Database, Table
+
+__all__ = ["NOTES", "Note", "Notes"]
+
+NOTES = "holdfast_batches"
+
+
+@dataclass(frozen=True)
+class Note:
+    """That a micro-batch was written."""
+
+    batch_id: int
+    plan: str
+    batch_column: str | None
+    row_count: int
+
+
+class Notes:
+    """The notes of one sink. All methods run within the caller's transaction."""
+
+    def __init__(self, database: Database, table: Table) -> None:
+        self._database = database
+        self._sink = database.folded(table.name)
+        self._table = table.beside(NOTES)
+
+    def create(self) -> None:
+        text = self._database.text
+        self._database.create_once(
+            self._table,
+            f"sink {text} NOT NULL, query_id {text} NOT NULL, batch_id bigint NOT NULL, plan {text} NOT NULL,"
+            f" id uuid NOT NULL, batch_column {text}, row_count bigint NOT NULL,"
+            " written_at timestamp with time zone DEFAULT current_timestamp, PRIMARY KEY (sink, query_id, batch_id)",
+        )
+
+    def exist(self) -> bool:
+        return bool(self._database.rows(f"SELECT 1 FROM {self._table.sql} WHERE sink = $1 LIMIT 1", self._sink))
+
+    def since(self, info: BatchInfo) -> list[Note]:
+        """The notes of a query from a micro-batch on, in order."""
+        found = self._database.rows(
+            f"SELECT batch_id, plan, batch_column, row_count FROM {self._table.sql} WHERE {_SINCE} ORDER BY batch_id",
+            *self._since(info),
+        )
+        return [Note(*row) for row in found]
+
+    def add(self, info: BatchInfo, batch_column: str | None, row_count: int) -> None:
+        self._database.run(
+            f"INSERT INTO {self._table.sql} (sink, query_id, batch_id, plan, id, batch_column, row_count)"
+            " VALUES ($1, $2, $3, $4, CAST($5 AS uuid), $6, $7)",
+            *(self._sink, info.query_id, info.batch_id, info.plan, self.id_of(info), batch_column, row_count),
+        )
+
+    def remove_marked(self, target: Table, column: str, info: BatchInfo) -> None:
+        """Removes the rows of a query's micro-batches from one on; `column` has their ids."""
+        ids = f"SELECT id FROM {self._table.sql} WHERE {_SINCE}"
+        self._database.run(f"DELETE FROM {target.sql} WHERE {column} IN ({ids})", *self._since(info))
+
+    def forget_since(self, info: BatchInfo) -> None:
+        """Removes the notes of a query's micro-batches from one on."""
+        self._database.run(f"DELETE FROM {self._table.sql} WHERE {_SINCE}", *self._since(info))
+
+    def forget_all(self) -> None:
+        self._database.run(f"DELETE FROM {self._table.sql} WHERE sink = $1", self._sink)
+
+    def id_of(self, info: BatchInfo) -> str:
+        """The same for the same micro-batch of this sink, and another for any other."""
+        parts = json.dumps([self._sink, info.query_id, info.batch_id, info.plan])
+        return str(uuid.UUID(bytes=hashlib.blake2b(parts.encode(), digest_size=16).digest()))
+
+    def _since(self, info: BatchInfo) -> tuple[str, str, int]:
+        return self._sink, info.query_id, info.batch_id
+
+
+_SINCE = "sink = $1 AND query_id = $2 AND batch_id >= $3"
