@@ -22,7 +22,10 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
 
+from holdfast import ops
+from holdfast.errors import HoldfastError
 from services import leave_out
 from services.kafka_jars import Unavailable, broker_jars
 
@@ -208,6 +211,7 @@ def running_broker(folder: Path) -> Iterator[Broker]:
         jars = broker_jars()
     except Unavailable as error:
         leave_out("Kafka", str(error))
+    _have_connector()
     broker = Broker(jars, folder)
     broker.start()
     try:
@@ -216,13 +220,23 @@ def running_broker(folder: Path) -> Iterator[Broker]:
         broker.kill()
 
 
+def _have_connector() -> None:
+    """Fetches the jars with which Spark reads Kafka. A session that runs already cannot be given them."""
+    try:
+        found = ops.jars("kafka")
+    except HoldfastError as error:
+        leave_out("Kafka", error.what)
+    if SparkSession.getActiveSession() is not None and any(file.status == "fetched" for file in found.files):
+        leave_out("Kafka", "Spark was started before its jars were there: run the tests again")
+
+
 def _read(consumer: Consumer, ends: dict[int, int]) -> Iterable[Record]:
     deadline = time.monotonic() + _WAIT_SECONDS_MAX
     while ends:
         assert time.monotonic() < deadline
         for message in consumer.consume(500, timeout=0.2):
             assert message.error() is None, message.error()
-            headers = tuple((name, value) for name, value in message.headers() or ())
+            headers = tuple(map(tuple, message.headers() or ()))
             yield Record(
                 message.key(), message.value(), headers, message.partition(), message.offset(), message.timestamp()[1]
             )
