@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import HoldfastError
 from holdfast.spark.session.connectors import present_jars
+from holdfast.spark.session.secrets import FromEnv, FromFile
 
-__all__ = ["check_kafka", "jar_settings"]
+__all__ = ["check_kafka", "check_secrets", "jar_settings"]
 
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _JARS = "spark.jars"
@@ -46,6 +47,31 @@ def check_kafka(spark: SparkSession, what: str) -> None:
             f"{what} needs Spark's Kafka connector, which this session does not have.",
             todo=f"{todo}; or give a session of your own the setting spark.jars that `holdfast jars kafka` prints",
         ) from None
+
+
+def check_secrets(spark: SparkSession, secrets: Iterable[FromEnv | FromFile]) -> None:
+    """Raises HoldfastError if a secret is not there where Spark's driver runs."""
+    jvm: Any = spark._jvm
+    for secret in secrets:
+        if isinstance(secret, FromFile):
+            _check_file(Path(secret.path))
+        elif not jvm.java.lang.System.getenv(secret.variable):
+            raise HoldfastError(
+                f"A secret is missing: Spark does not have the environment variable {secret.variable!r}.",
+                todo="set it before Spark starts; on a cluster also for the executors",
+            )
+
+
+def _check_file(path: Path) -> None:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise HoldfastError(f"A secret is missing: {str(path)!r} cannot be read: {error.strerror}.") from None
+    if not content or content.endswith(b"\n"):
+        raise HoldfastError(
+            f"{str(path)!r} is empty, or ends with a line end, which would be a part of the secret.",
+            todo="write the file without one, for example with printf",
+        )
 
 
 def _is_set_elsewhere() -> bool:
