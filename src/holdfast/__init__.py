@@ -171,7 +171,7 @@ from holdfast.model.windows.values import (
 from holdfast.transforms import combiners, window
 
 if _typing.TYPE_CHECKING:
-    from holdfast.spark import sinks
+    from holdfast.spark import sinks, sources
     from holdfast.spark.api.keyed import KeyedStream, keyed
     from holdfast.spark.graph.picture.explanation import Explanation
     from holdfast.spark.job.job import Job
@@ -317,6 +317,7 @@ __all__ = [
     "pvalue",
     "session",
     "sinks",
+    "sources",
     "transforms",
     "utils",
     "window",
@@ -333,6 +334,7 @@ _ON_SPARK = {
     "Explanation": "holdfast.spark.graph.picture.explanation",
     "Outputs": "holdfast.spark.stages.unpack",
     "sinks": "holdfast.spark.sinks",
+    "sources": "holdfast.spark.sources",
 }
 
 
@@ -346,7 +348,7 @@ def __getattr__(name: str) -> _typing.Any:
     # An ImportError, so that `from holdfast import keyed` says what is missing too: of an AttributeError it would not.
     require_spark(f"hf.{name}")
     module = importlib.import_module(_ON_SPARK[name])
-    return module if name == "sinks" else getattr(module, name)
+    return module if name in ("sinks", "sources") else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -48,7 +48,7 @@ COMMANDS = [
         "state ls c", "state show c", "state diff c --from 1 --to 2", "state history c --key k", "state export c d",
         "state import d c", "savepoint create c d", "savepoint ls c", "savepoint verify c", "savepoint restore c d",
         "checkpoint show c", "checkpoint verify c", "checkpoint repair c", "stop c", "rescale c --partitions 2", "advise c",
-        "run job.py",
+        "run job.py", "jars kafka",
     )
 ]  # fmt: skip
 """Every command but `doctor`."""

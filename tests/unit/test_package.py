@@ -169,7 +169,7 @@ ROOMS = {
     "model": ["time", "coders", "windows", "aggregate", "state", "functions"],
     "engine": ["tables", "state", "metrics", "log", "stored", "backends", "run"],
     "checkpoint": ["files"],
-    "spark": ["session", "errors", "types", "stages", "steps", "graph", "api", "sinks", "job"],
+    "spark": ["session", "errors", "types", "stages", "steps", "graph", "api", "sources", "sinks", "job"],
     "ops": ["reading", "inspect", "health", "move"],
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.cli import checkpoint, doctor, jobs, savepoint, sizing, state  # noqa: F401 - each adds its commands
+from holdfast.cli import checkpoint, doctor, jars, jobs, savepoint, sizing, state  # noqa: F401 - each adds its commands
 from holdfast.cli.app import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError

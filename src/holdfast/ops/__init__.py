@@ -23,6 +23,7 @@ if _typing.TYPE_CHECKING:
     from holdfast.ops.move.restore import Restored, savepoint_restore
     from holdfast.ops.move.savepoint import savepoint_create, savepoint_ls, savepoint_verify
     from holdfast.ops.move.stopping import stop
+    from holdfast.spark.session.fetching import Jars, jars
 
 __all__ = [
     "Advice",
@@ -34,6 +35,7 @@ __all__ = [
     "Export",
     "Goals",
     "Imported",
+    "Jars",
     "Overview",
     "Repair",
     "Rescaled",
@@ -46,6 +48,7 @@ __all__ = [
     "checkpoint_show",
     "checkpoint_verify",
     "doctor",
+    "jars",
     "open_checkpoint",
     "read_state",
     "rescale",
@@ -72,6 +75,7 @@ _HOMES = {
     "Export": "holdfast.ops.move.export",
     "Goals": "holdfast.ops.health.advise",
     "Imported": "holdfast.ops.move.importing",
+    "Jars": "holdfast.spark.session.fetching",
     "Overview": "holdfast.ops.inspect.overview",
     "Repair": "holdfast.ops.health.repair",
     "Rescaled": "holdfast.ops.move.rescale",
@@ -84,6 +88,7 @@ _HOMES = {
     "checkpoint_show": "holdfast.ops.inspect.overview",
     "checkpoint_verify": "holdfast.ops.health.verify",
     "doctor": "holdfast.ops.health.doctor",
+    "jars": "holdfast.spark.session.fetching",
     "open_checkpoint": "holdfast.checkpoint.layout",
     "read_state": "holdfast.ops.inspect.state_frame",
     "rescale": "holdfast.ops.move.rescale",

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from holdfast.errors import HoldfastError
+
 __all__ = ["RANGES", "Check", "doctor"]
 
 Status = Literal["ok", "warning", "failed"]
@@ -76,7 +78,7 @@ def doctor(*, with_spark: bool = True) -> Iterator[Check]:
     """Runs all checks in turn. `with_spark`: also whether a session starts and runs a Python worker."""
     needed = [_python(), _java(), *(_library(name) for name in RANGES)]
     yield from needed
-    yield from (_memory(), _cores(), _disk(), _hostname())
+    yield from (_memory(), _cores(), _disk(), _hostname(), _kafka())
     if not with_spark:
         return
     missing = [check.name for check in needed if check.status == FAILED]
@@ -189,6 +191,23 @@ def _hostname() -> Check:
             "sessions other than hf.session() may not start: set SPARK_LOCAL_IP=127.0.0.1, or add the name to /etc/hosts"
         )
         return Check("host name", WARNING, f"{name} cannot be resolved", advice)
+
+
+def _kafka() -> Check:
+    """Jobs without Kafka need no connector, so that none is a failure."""
+    try:
+        version = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        return Check("Kafka connector", OK, "not looked for: there is no Spark")
+    try:
+        from holdfast.spark.session.connectors import connector_folder, connector_jars, present_jars
+
+        connector_jars("kafka", version)
+    except HoldfastError as error:
+        return Check("Kafka connector", OK, f"not there: {error.what}")
+    if present_jars("kafka") is None:
+        return Check("Kafka connector", OK, "not there; if you need it: holdfast jars kafka")
+    return Check("Kafka connector", OK, str(connector_folder("kafka", version)))
 
 
 def _session() -> Check:

@@ -47,6 +47,7 @@ from holdfast.spark.graph.placing import Placement
 from holdfast.spark.job.arranging import GraphChanges, arranged
 from holdfast.spark.job.explaining import explained
 from holdfast.spark.job.handler import Handler
+from holdfast.spark.job.lag import source_lags
 from holdfast.spark.job.life import Life, Phase, Stop, Streak
 from holdfast.spark.job.progress import Progress
 from holdfast.spark.job.root import Outline
@@ -231,6 +232,12 @@ class Job:
     def metrics(self) -> dict[str, StepMetrics]:
         """What each step has done since it was built, by its name."""
         return {name: accumulator.value for name, accumulator in self._metrics.items()}
+
+    @property
+    def source_lag(self) -> dict[str, int]:
+        """How many records of each Kafka source had not been read after the last micro-batch, by Spark's name of the source.
+        Empty before the first."""
+        return source_lags(self._running().lastProgress)
 
     def explain(self) -> Explanation:
         """How the job runs: its sources, its steps with what they keep and which share an operator, and its sinks. Print it,

@@ -8,6 +8,7 @@ import time
 from typing import Any, TextIO
 
 from holdfast.engine.stored.readable import visible
+from holdfast.spark.job.lag import source_lags
 
 __all__ = ["Progress", "ProgressLine"]
 
@@ -33,6 +34,9 @@ class ProgressLine:
         watermark = (report.eventTime or {}).get("watermark")
         if watermark:
             parts.append(f"watermark {watermark}")
+        lags = source_lags(report)
+        if lags:
+            parts.append(f"lag {sum(lags.values()):,}")
         parts.append(f"state {_size(_state_bytes(report))}")
         return "  ".join(parts)
 

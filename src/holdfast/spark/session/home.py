@@ -21,6 +21,7 @@ from pathlib import Path
 import pyspark
 
 from holdfast.spark.session import startup
+from holdfast.spark.session.cache import cache_folder
 
 __all__ = ["lean_home"]
 
@@ -55,7 +56,7 @@ def _view_of(home: Path) -> Path:
     wanted = {entry.name: str(entry) for entry in home.iterdir() if entry.name != _LEFT_OUT}
     wanted[_ARCHIVE] = str(Path(startup.__file__).parent)
     digest = hashlib.blake2b(repr(sorted(wanted.items())).encode(), digest_size=8).hexdigest()
-    folder = _cache() / f"spark-{pyspark.__version__}-{digest}"
+    folder = cache_folder() / f"spark-{pyspark.__version__}-{digest}"
     if not _is_right(folder, wanted):
         _make(folder, wanted)
     return folder
@@ -81,8 +82,3 @@ def _make(folder: Path, wanted: dict[str, str]) -> None:
         shutil.rmtree(made)
         if not _is_right(folder, wanted):
             raise
-
-
-def _cache() -> Path:
-    given = os.environ.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path.home() / ".cache") / "holdfast"

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from holdfast.errors import HoldfastError
 from holdfast.spark.session.checkpoint_files import local_file_settings
 from holdfast.spark.session.home import lean_home
+from holdfast.spark.session.kafka_connector import jar_settings
 from holdfast.spark.session.properties import MEMORY_BUDGET
 
 __all__ = [
@@ -98,7 +99,7 @@ def session(
     """A local session with all settings: `cores` of this machine, as many shuffle partitions, nothing on the network.
 
     `memory_budget_bytes` bounds the state that a Python worker keeps between micro-batches, for all its steps together; the
-    rest is read again when needed.
+    rest is read again when needed. It can read and write Kafka if the jars for that were fetched: `holdfast jars kafka`.
 
     A session that is already running gets the settings that can still be set.
     """
@@ -114,6 +115,7 @@ def session(
     if memory_budget_bytes is not None:
         settings[MEMORY_BUDGET] = str(memory_budget_bytes)
     settings |= given
+    settings |= jar_settings(settings)
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
     settings[_JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={log4j} {settings.get(_JAVA_OPTIONS, '')}".strip()
     builder = SparkSession.builder.appName(name).master(settings.pop("spark.master", f"local[{cores}]"))

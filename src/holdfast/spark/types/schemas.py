@@ -78,7 +78,7 @@ def _unknown(kind: spark_types.DataType, where: str) -> Iterator[str]:
         yield f"The column {where!r} is {kind.simpleString()}, which a step cannot write; use another, then cast it."
 
 
-def read_schema(given: Any, step: str) -> StructType:
+def read_schema(given: Any, step: str, what: str = "output schema") -> StructType:
     """The schema that a user gave, in any of the accepted forms."""
     if isinstance(given, StructType):
         return given
@@ -87,7 +87,7 @@ def read_schema(given: Any, step: str) -> StructType:
             parsed = StructType.fromDDL(given)
         except Exception as error:
             first = str(error).strip().splitlines()[0]
-            raise InvalidStep(step, [f"The output schema {given!r} cannot be read: {first}"]) from None
+            raise InvalidStep(step, [f"The {what} {given!r} cannot be read: {first}"]) from None
         assert isinstance(parsed, StructType)
         return parsed
     if isinstance(given, type) and (dataclasses.is_dataclass(given) or hasattr(given, "_fields")):
@@ -95,7 +95,7 @@ def read_schema(given: Any, step: str) -> StructType:
     raise InvalidStep(
         step,
         [
-            f"The output schema is {given!r}; give a DDL string such as 'card string, count int', a StructType, "
+            f"The {what} is {given!r}; give a DDL string such as 'card string, count int', a StructType, "
             "a dataclass or a NamedTuple."
         ],
     )

@@ -1,0 +1,165 @@
+"""The types of JSON records: for each column, the type that msgspec checks, and what is left to be done with the value.
+
+Every value either fits its column exactly or is refused. Two things are inherent in the types: a double has 53 bits, and a
+timestamp has microseconds.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal, TypeVar
+from zoneinfo import ZoneInfo
+
+import msgspec
+from pyspark.sql import types as spark_types
+from pyspark.sql.types import DataType, StructType
+
+from holdfast.spark.sources.malformed import Malformed
+
+__all__ = ["Convert", "Times", "check_decimal", "converter", "record_class", "type_problems"]
+
+Convert = Callable[[Any], Any]
+"""Makes of a value, which is not None, what Arrow takes. Raises Malformed."""
+
+Times = Literal["iso", "seconds", "milliseconds", "microseconds"]
+"""How timestamps are written: as texts of ISO 8601, or as numbers since 1970."""
+
+_FLOAT_MAX = 3.4028234663852886e38
+_MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
+_FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999."""
+_Struct = TypeVar("_Struct")
+
+
+def _whole(bits: int) -> Any:
+    half = 1 << (bits - 1)
+    return Annotated[int, msgspec.Meta(ge=-half, le=half - 1)]
+
+
+_PLAIN: dict[type[DataType], Any] = {
+    spark_types.StringType: str,
+    spark_types.ByteType: _whole(8),
+    spark_types.ShortType: _whole(16),
+    spark_types.IntegerType: _whole(32),
+    spark_types.LongType: _whole(64),
+    spark_types.FloatType: Annotated[float, msgspec.Meta(ge=-_FLOAT_MAX, le=_FLOAT_MAX)],
+    spark_types.DoubleType: float,
+    spark_types.BooleanType: bool,
+    spark_types.BinaryType: bytes,
+    spark_types.DateType: datetime.date,
+    spark_types.TimestampNTZType: Annotated[datetime.datetime, msgspec.Meta(tz=False)],
+    spark_types.DecimalType: decimal.Decimal,
+}
+
+
+def type_problems(kind: DataType, where: str) -> Iterator[str]:
+    """Why a column cannot be read from JSON, in sentences."""
+    if isinstance(kind, StructType):
+        if not kind.fields:
+            yield f"The column {where!r} is a struct without fields."
+        for field in kind.fields:
+            yield from type_problems(field.dataType, f"{where}.{field.name}")
+    elif isinstance(kind, spark_types.ArrayType):
+        yield from type_problems(kind.elementType, where)
+    elif isinstance(kind, spark_types.MapType):
+        if type(kind.keyType) is not spark_types.StringType:
+            yield f"The column {where!r} is a map whose keys are {kind.keyType.simpleString()}; keys in JSON are strings."
+        yield from type_problems(kind.valueType, where)
+    elif type(kind) not in _PLAIN and type(kind) is not spark_types.TimestampType:
+        yield f"The column {where!r} is {kind.simpleString()}, which cannot be read from records; use another, then cast it."
+
+
+def record_class(schema: StructType, times: Times) -> type[Any]:
+    """The class of records with these fields, in their order; a field that may be null may be missing."""
+    fields: list[Any] = []
+    names: dict[str, str] = {}
+    for number, field in enumerate(schema.fields):
+        # Any text can be a name in JSON, but not in Python.
+        name = f"f{number}"
+        names[name] = field.name
+        kind = _checked_type(field.dataType, field.nullable, times)
+        fields.append((name, kind, None) if field.nullable else (name, kind))
+    return msgspec.defstruct("Record", fields, rename=names, kw_only=True, gc=False)
+
+
+def _checked_type(kind: DataType, nullable: bool, times: Times) -> Any:
+    checked: Any
+    if isinstance(kind, StructType):
+        checked = record_class(kind, times)
+    elif isinstance(kind, spark_types.ArrayType):
+        checked = list[_checked_type(kind.elementType, kind.containsNull, times)]  # type: ignore[misc]
+    elif isinstance(kind, spark_types.MapType):
+        checked = dict[str, _checked_type(kind.valueType, kind.valueContainsNull, times)]  # type: ignore[misc]
+    elif isinstance(kind, spark_types.TimestampType):
+        checked = datetime.datetime if times == "iso" else _number_of(times)
+    else:
+        checked = _PLAIN[type(kind)]
+    return checked | None if nullable else checked
+
+
+def _number_of(times: Times) -> Any:
+    unit = _MICROS[times]
+    return Annotated[int, msgspec.Meta(ge=-(-_FIRST_MICROS // unit), le=_LAST_MICROS // unit)]
+
+
+def converter(kind: DataType, zone: str, times: Times) -> Convert | None:
+    """What is left to be done with the values of a column; None if nothing is."""
+    if isinstance(kind, StructType):
+        return _struct_converter([converter(field.dataType, zone, times) for field in kind.fields])
+    if isinstance(kind, spark_types.ArrayType):
+        of_item = converter(kind.elementType, zone, times)
+        return None if of_item is None else lambda items: [_applied(of_item, item) for item in items]
+    if isinstance(kind, spark_types.MapType):
+        of_value = converter(kind.valueType, zone, times)
+        # Arrow makes maps of pairs.
+        return lambda entries: [(name, _applied(of_value, value)) for name, value in entries.items()]
+    if isinstance(kind, spark_types.DecimalType):
+        return _decimal_converter(kind)
+    if isinstance(kind, spark_types.TimestampType):
+        return _time_converter(zone, times)
+    return None
+
+
+def _applied(convert: Convert | None, value: Any) -> Any:
+    return value if convert is None or value is None else convert(value)
+
+
+def _struct_converter(converters: list[Convert | None]) -> Convert:
+    def convert(record: Any) -> tuple[Any, ...]:
+        values = msgspec.structs.astuple(record)
+        return tuple(_applied(each, value) for each, value in zip(converters, values, strict=True))
+
+    return convert
+
+
+def _decimal_converter(kind: spark_types.DecimalType) -> Convert:
+    def convert(value: decimal.Decimal) -> decimal.Decimal:
+        check_decimal(value, kind.precision, kind.scale)
+        return value
+
+    return convert
+
+
+def check_decimal(value: decimal.Decimal, precision: int, scale: int) -> None:
+    """Raises Malformed unless the column holds the number as it is."""
+    if not value.is_finite():
+        raise Malformed(f"Expected a number, got {value}")
+    # Not rounded and not scaled: a number may have an exponent of billions.
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    zeros = len(digits) - len("".join(map(str, digits)).rstrip("0")) if any(digits) else len(digits)
+    if any(digits) and (value.adjusted() >= precision - scale or exponent + zeros < -scale):
+        raise Malformed(f"Number does not fit decimal({precision},{scale})")
+
+
+def _time_converter(zone: str, times: Times) -> Convert | None:
+    if times != "iso":
+        unit = _MICROS[times]
+        return None if unit == 1 else lambda number: number * unit
+    if zone in ("UTC", "Etc/UTC", "Z", "GMT"):
+        # Arrow reads a time without a zone as one in UTC.
+        return None
+    place = ZoneInfo(zone)
+    return lambda time: time.replace(tzinfo=place) if time.tzinfo is None else time

@@ -1,0 +1,380 @@
+"""Records of each format as rows, or why they are none. What Spark does with them is in integration/."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+from decimal import Decimal
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as t
+
+from holdfast.errors import InvalidStep
+from holdfast.spark.sources.formats import Avro, Csv, Json, Text
+from holdfast.spark.sources.malformed import Malformed
+
+UTC = datetime.timezone.utc
+INNER = t.StructType([t.StructField("x y", t.IntegerType(), False), t.StructField("at", t.TimestampType())])
+FIELDS = t.StructType(
+    [
+        t.StructField("s", t.StringType()),
+        t.StructField("i", t.IntegerType()),
+        t.StructField("l", t.LongType()),
+        t.StructField("b", t.ByteType()),
+        t.StructField("d", t.DoubleType()),
+        t.StructField("f", t.FloatType()),
+        t.StructField("dec", t.DecimalType(10, 2)),
+        t.StructField("at", t.TimestampType()),
+        t.StructField("local", t.TimestampNTZType()),
+        t.StructField("day", t.DateType()),
+        t.StructField("yes", t.BooleanType()),
+        t.StructField("bin", t.BinaryType()),
+        t.StructField("list", t.ArrayType(t.IntegerType(), containsNull=False)),
+        t.StructField("map", t.MapType(t.StringType(), t.DecimalType(4, 1))),
+        t.StructField(
+            "in", t.StructType([t.StructField("x y", t.IntegerType(), False), t.StructField("at", t.TimestampType())])
+        ),
+    ]
+)
+
+
+def rows(format, schema, *values, zone="UTC"):
+    return format.decoder(schema, zone).rows(pa.array(values, pa.binary()))
+
+
+def read(text, schema=FIELDS, zone="UTC", format=None):
+    """The one field of a record that has a value, or the reason why there is no row."""
+    value = text if isinstance(text, bytes) else text.encode()
+    [row] = rows(format or Json(schema), schema, value, zone=zone)
+    if isinstance(row, Malformed):
+        return row.reason
+    present = [item for item in row if item is not None]
+    assert len(present) <= 1
+    return present[0] if present else None
+
+
+FITTING = {
+    '{"s":"a"}': "a",
+    '{"s":""}': "",
+    '{"s":"\\u0000\\ud83d\\ude00"}': "\0😀",
+    '{"s":null}': None,
+    "{}": None,
+    ' {"s" : "a"} ': "a",
+    '{"S":"a"}': None,
+    '{"unknown":[1,{"a":null}],"s":"a"}': "a",
+    '{"s":"a","s":"b"}': "b",
+    '{"i":-2147483648}': -(1 << 31),
+    '{"l":9223372036854775807}': (1 << 63) - 1,
+    '{"b":-128}': -128,
+    '{"d":5}': 5.0,
+    '{"d":1e308}': 1e308,
+    '{"dec":99999999.99}': Decimal("99999999.99"),
+    '{"dec":"1.20"}': Decimal("1.20"),
+    '{"dec":1.2000}': Decimal("1.2000"),
+    '{"dec":1e7}': Decimal("1E+7"),
+    '{"dec":0e1000000000}': Decimal("0E+1000000000"),
+    '{"at":"2020-01-01T00:00:00Z"}': datetime.datetime(2020, 1, 1, tzinfo=UTC),
+    '{"at":"2020-01-01 02:00:00.5+02:00"}': datetime.datetime(2020, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC),
+    '{"at":"2020-01-01T00:00:00"}': datetime.datetime(2020, 1, 1),
+    '{"local":"2020-01-01T00:00:00"}': datetime.datetime(2020, 1, 1),
+    '{"day":"2020-02-29"}': datetime.date(2020, 2, 29),
+    '{"yes":true}': True,
+    '{"bin":"AAEC"}': b"\0\1\2",
+    '{"list":[]}': [],
+    '{"map":{"a":1.5,"b":null}}': [("a", Decimal("1.5")), ("b", None)],
+    '{"in":{"x y":1}}': (1, None),
+    '{"x":' + "[" * 200 + "]" * 200 + "}": None,
+}
+
+
+@pytest.mark.parametrize(("text", "value"), FITTING.items(), ids=[text[:40] for text in FITTING])
+def test_what_fits(text, value):
+    assert read(text) == value
+
+
+REFUSED = [
+    ("", "not JSON: Input data was truncated"),
+    (" ", "not JSON: "),
+    ("null", "Expected `object`, got `null`"),
+    ("[]", "Expected `object`, got `array`"),
+    ('[{"s":"a"}]', "Expected `object`, got `array`"),
+    ("5", "Expected `object`, got `int`"),
+    ('"x"', "Expected `object`, got `str`"),
+    ('{"s":"a"} x', "not JSON: JSON is malformed: trailing characters"),
+    ('{"s":"a"}{"s":"b"}', "not JSON: JSON is malformed: trailing characters"),
+    ('{"s":"a"', "not JSON: Input data was truncated"),
+    ('{"s":"a",}', "not JSON: "),
+    ("{'s':'a'}", "not JSON: "),
+    ('{"s":"a\nb"}', "not JSON: "),
+    ("\ufeff{}", "not JSON: "),
+    (b'{"s":"\xff"}', "not UTF-8: invalid start byte at byte 6"),
+    (b'{"unknown":"\xff"}', "not UTF-8: "),
+    (b'{"s":"\xed\xa0\x80"}', "not UTF-8: "),
+    ('{"s":"\\ud800"}', "not JSON: "),
+    ('{"s":"\\ud800 and more"}', "not JSON: "),
+    ('{"s":5}', "Expected `str | null`, got `int` - at `$.s`"),
+    ('{"s":{"a":1}}', "Expected `str | null`, got `object` - at `$.s`"),
+    ('{"i":"5"}', "Expected `int | null`, got `str` - at `$.i`"),
+    ('{"i":1.5}', "Expected `int | null`, got `float` - at `$.i`"),
+    ('{"i":2147483648}', "Expected `int` <= 2147483647 - at `$.i`"),
+    ('{"l":9223372036854775808}', "Expected `int` <= 9223372036854775807 - at `$.l`"),
+    ('{"l":' + "9" * 100_000 + "}", "Integer value out of range - at `$.l`"),
+    ('{"b":128}', "Expected `int` <= 127 - at `$.b`"),
+    ('{"i":01}', "not JSON: "),
+    ('{"d":1e999}', "Number out of range - at `$.d`"),
+    ('{"d":NaN}', "not JSON: "),
+    ('{"d":"NaN"}', "Expected `float | null`, got `str` - at `$.d`"),
+    ('{"f":1e39}', "Expected `float` <= "),
+    ('{"dec":1.239}', "Number does not fit decimal(10,2) - at `$.dec`"),
+    ('{"dec":100000000}', "Number does not fit decimal(10,2) - at `$.dec`"),
+    ('{"dec":1e1000000000}', "Number does not fit decimal(10,2) - at `$.dec`"),
+    ('{"dec":1e-1000000000}', "Number does not fit decimal(10,2) - at `$.dec`"),
+    ('{"dec":"NaN"}', "Expected a number, got NaN - at `$.dec`"),
+    ('{"dec":"Infinity"}', "Expected a number, got Infinity - at `$.dec`"),
+    ('{"at":"12:30:00"}', "Invalid RFC3339 encoded datetime - at `$.at`"),
+    ('{"at":"2020"}', "Invalid RFC3339 encoded datetime - at `$.at`"),
+    ('{"at":"2020-02-30T00:00:00Z"}', "Invalid RFC3339 encoded datetime - at `$.at`"),
+    ('{"at":"+12000-01-01T00:00:00Z"}', "Invalid RFC3339 encoded datetime - at `$.at`"),
+    ('{"at":1700000000}', "Expected `datetime | null`, got `int` - at `$.at`"),
+    ('{"local":"2020-01-01T00:00:00Z"}', "Expected `datetime` with no timezone component - at `$.local`"),
+    ('{"day":"20200101"}', "Invalid RFC3339 encoded date - at `$.day`"),
+    ('{"yes":1}', "Expected `bool | null`, got `int` - at `$.yes`"),
+    ('{"bin":"!!"}', "Invalid base64 encoded string - at `$.bin`"),
+    ('{"list":[1,"x"]}', "Expected `int`, got `str` - at `$.list[1]`"),
+    ('{"list":[1,null]}', "Expected `int`, got `null` - at `$.list[1]`"),
+    ('{"map":{"a":1.55}}', "Number does not fit decimal(4,1) - at `$.map`"),
+    ('{"in":{}}', "Object missing required field `x y` - at `$.in`"),
+    ('{"in":{"x y":null}}', "Expected `int`, got `null` - at `$.in.x y`"),
+    ('{"x":' + "[" * 100_000 + "]" * 100_000 + "}", "not read: nested too deeply"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), REFUSED, ids=[str(text)[:40] for text, _ in REFUSED])
+def test_what_is_refused(text, reason):
+    assert str(read(text)).startswith(reason)
+
+
+def test_what_must_be_there():
+    schema = t.StructType([t.StructField("card", t.StringType(), False), t.StructField("n", t.IntegerType())])
+    assert read("{}", schema) == "Object missing required field `card`"
+    assert read('{"card":null}', schema) == "Expected `str`, got `null` - at `$.card`"
+    assert read('{"card":"a"}', schema) == "a"
+
+
+AT = t.StructType([t.StructField("at", t.TimestampType())])
+
+
+@pytest.mark.parametrize(
+    ("timestamps", "number", "value"),
+    [("seconds", 5, 5_000_000), ("milliseconds", -5, -5000), ("microseconds", 5, 5), ("seconds", 253402300799, None)],
+)
+def test_times_as_numbers(timestamps, number, value):
+    found = read(f'{{"at":{number}}}', AT, format=Json(AT, timestamps))
+    assert found == (number * 1_000_000 if value is None else value)
+
+
+@pytest.mark.parametrize(("timestamps", "number"), [("seconds", 1700000000000), ("seconds", 253402300800), ("seconds", 1.5)])
+def test_numbers_that_are_no_times(timestamps, number):
+    assert "at `$.at`" in read(f'{{"at":{number}}}', AT, format=Json(AT, timestamps))
+
+
+def test_a_time_without_an_offset_is_in_the_zone():
+    wanted = datetime.datetime(2026, 7, 1, 10, tzinfo=UTC)
+    assert read('{"at":"2026-07-01T12:00:00"}', AT, zone="Europe/Berlin") == wanted
+    assert read('{"at":"2026-07-01T12:00:00"}', AT, format=Json(AT, time_zone="Europe/Berlin")) == wanted
+    assert read('{"at":"2026-07-01T10:00:00Z"}', AT, zone="Europe/Berlin") == wanted
+
+
+NEIGHBOURS = [
+    # Each of these, put together as they are, would be as many records as they are, though not these.
+    [b'{"s":"a"},{"s":"b"}', b'{"list":[1', b"2]}"],
+    [b'{"x":[{"b":1}', b'{"b":2}]}', b'{"s":"a"},{"s":"b"}'],
+    [b"", b'{"s":"a"},{"s":"b"}'],
+    [b'{"s":"a"}]', b'[{"s":"b"}'],
+    [b'{"s":"a', b'","s":"b"}', b"{}"],
+    [b'"text"', b"{}"],
+    [b"{}", b"null"],
+]
+
+
+@pytest.mark.parametrize("values", NEIGHBOURS, ids=str)
+def test_neighbours_do_not_help_each_other(values):
+    def told(found):
+        return [row.reason if isinstance(row, Malformed) else row for row in found]
+
+    one_by_one = [row for value in values for row in told(rows(Json(FIELDS), FIELDS, value))]
+    assert told(rows(Json(FIELDS), FIELDS, *values)) == one_by_one
+    assert any(isinstance(row, str) for row in one_by_one)
+
+
+def test_large_and_small_records_in_order():
+    values = [json.dumps({"s": str(number) * (1 << (number % 20))}).encode() for number in range(60)]
+    found = rows(Json(FIELDS), FIELDS, *values)
+    assert [row[0] for row in found] == [json.loads(value)["s"] for value in values]
+
+
+def test_texts():
+    assert rows(Text(), Text()._schema(), b"a", b"")[:2] == [("a",), ("",)]
+    assert rows(Text(), Text()._schema(), b"ab\xff")[0].reason == "not UTF-8: invalid start byte at byte 2"
+
+
+def of_fields(*types):
+    """An Avro schema with fields of these types."""
+    return {"type": "record", "name": "R", "fields": [{"name": f"f{n}", "type": kind} for n, kind in enumerate(types)]}
+
+
+class TestAvro:
+    SCHEMA = {
+        "type": "record",
+        "name": "Payment",
+        "fields": [
+            {"name": "card", "type": "string"},
+            {"name": "n", "type": ["null", "int"], "default": None},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+            {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+            {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}},
+            {"name": "items", "type": {"type": "array", "items": {"type": "record", "name": "Item", "fields": [
+                {"name": "id", "type": "long"}]}}},
+            {"name": "more", "type": {"type": "map", "values": "Kind"}},
+        ],
+    }  # fmt: skip
+    RECORD = {
+        "card": "a",
+        "n": 1,
+        "at": datetime.datetime(2026, 3, 1, tzinfo=UTC),
+        "kind": "B",
+        "amount": Decimal("12.50"),
+        "items": [{"id": 7}],
+        "more": {"x": "A"},
+    }
+
+    def written(self, **change):
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, self.SCHEMA, {**self.RECORD, **change})
+        return stream.getvalue()
+
+    def read(self, value, **options):
+        format = Avro(self.SCHEMA, **options)
+        return rows(format, format.columns(), value)[0]
+
+    def test_the_columns(self):
+        assert Avro(json.dumps(self.SCHEMA)).columns().simpleString() == (
+            "struct<card:string,n:int,at:timestamp,kind:string,amount:decimal(6,2),items:array<struct<id:bigint>>,"
+            "more:map<string,string>>"
+        )
+        assert [field.nullable for field in Avro(self.SCHEMA).columns().fields][:3] == [False, True, False]
+
+    def test_a_record(self):
+        assert self.read(self.written()) == (
+            "a", 1, self.RECORD["at"], "B", Decimal("12.50"), [(7,)], [("x", "A")]
+        )  # fmt: skip
+        assert self.read(self.written(n=None))[1] is None
+
+    def test_the_header_of_confluent(self):
+        assert self.read(b"\0\0\0\0\7" + self.written(), header="confluent")[0] == "a"
+        for value in (b"", b"\0\0\0", b"\1\0\0\0\7" + self.written()):
+            assert self.read(value, header="confluent").reason.startswith("not Avro with a Confluent header")
+
+    def test_too_much_and_too_little(self):
+        assert self.read(self.written() + b"\0").reason == "not Avro of this schema: 1 bytes are left over"
+        for end in range(len(self.written())):
+            assert self.read(self.written()[:end]).reason.startswith("not Avro of this schema: ")
+
+    @pytest.mark.parametrize("value", [b"\2\xff", b"\xff" * 30, b"\1", b"\2a\2\2", b"\0" * 3])
+    def test_other_bytes(self, value):
+        assert isinstance(self.read(value), Malformed)
+
+    def test_a_number_that_does_not_fit(self):
+        huge = b"\2a" + b"\2" + b"\xff\xff\xff\xff\x3f" + self.written()[4:]
+        assert self.read(huge).reason == "Number does not fit 32 bits - at `$.n`"
+
+    @pytest.mark.parametrize(
+        ("schema", "problem"),
+        [
+            ("no json", "JSONDecodeError"),
+            ('"int"', "The schema is not that of a record."),
+            (of_fields(), "has no fields"),
+            (of_fields(["null", "R"]), "contains itself"),
+            (of_fields(["int", "string"]), "several types"),
+            (of_fields("null"), "for which there is no column"),
+            (of_fields({"type": "int", "logicalType": "time-millis"}), "logical type 'time-millis'"),
+        ],
+    )
+    def test_schemas_that_are_no_columns(self, schema, problem):
+        with pytest.raises(InvalidStep, match=problem):
+            Avro(schema).columns()
+
+
+class TestCsv:
+    SCHEMA = t.StructType(
+        [
+            t.StructField("card", t.StringType(), False),
+            t.StructField("n", t.IntegerType()),
+            t.StructField("amount", t.DecimalType(6, 2)),
+            t.StructField("at", t.TimestampType()),
+            t.StructField("yes", t.BooleanType()),
+        ]
+    )
+
+    def decode(self, texts, line=None):
+        kind = pa.struct([("texts", pa.list_(pa.string())), ("line", pa.string())])
+        values = pa.array([{"texts": texts, "line": line}], kind)
+        decoder = Csv(self.SCHEMA).decoder(self.SCHEMA, "UTC")
+        [row] = decoder.rows(values)
+        return (row.reason, decoder.raw(values)[0].as_py()) if isinstance(row, Malformed) else row
+
+    def test_values(self):
+        at = datetime.datetime(2026, 3, 1, tzinfo=UTC)
+        assert self.decode(["a,b", "5", "1.50", "2026-03-01T00:00:00Z", "True"]) == ("a,b", 5, Decimal("1.50"), at, True)
+        assert self.decode(["a", None, None, None, None]) == ("a", None, None, None, None)
+
+    @pytest.mark.parametrize(
+        ("texts", "reason"),
+        [
+            ([None, "5", None, None, None], "Expected a value, got nothing - at `$.card`"),
+            (["a,b", "5.5", None, None, None], "Expected `int`, got `float` - at `$.n`"),
+            (["a", "five", None, None, None], "Expected a number or a boolean, got another text - at `$.n`"),
+            (["a", "99999999999", None, None, None], "Expected `int` <= 2147483647 - at `$.n`"),
+            (["a", None, "1.555", None, None], "Number does not fit decimal(6,2) - at `$.amount`"),
+            (["a", None, "x", None, None], "Invalid decimal string - at `$.amount`"),
+            (["a", None, None, "12:30", None], "Invalid RFC3339 encoded datetime - at `$.at`"),
+            (["a", None, None, None, "1"], "Expected `bool`, got `int` - at `$.yes`"),
+            (["\ufffd", None, None, None, None], "not UTF-8, or with the character U+FFFD - at `$.card`"),
+        ],
+    )
+    def test_values_that_are_refused(self, texts, reason):
+        told, raw = self.decode(texts)
+        assert told == reason
+        assert raw.decode().startswith('"a,b"' if texts[0] == "a,b" else texts[0] or "")
+
+    def test_a_line_that_spark_could_not_take_apart(self):
+        assert self.decode([None] * 5, line="a;b") == ("not a line of 5 values", b"a;b")
+
+
+def of_types(*kinds):
+    """A schema of columns that are called a, A and so on."""
+    return t.StructType([t.StructField(name, kind) for name, kind in zip("aA", kinds, strict=False)])
+
+
+class TestFormats:
+    @pytest.mark.parametrize(
+        ("make", "problem"),
+        [
+            (lambda: Json("a int", timestamps="millis"), "timestamps is 'millis'"),
+            (lambda: Json("a int", time_zone="Berlin"), "time_zone is 'Berlin'"),
+            (lambda: Csv("a int", separator="||"), "separator is '||'"),
+            (lambda: Avro("{}", header="other"), "header is 'other'"),
+            (lambda: Json(t.StructType([])).columns(), "no columns"),
+            (lambda: Json(of_types(t.IntegerType(), t.IntegerType())).columns(), "Two columns have the name 'a'"),
+            (lambda: Csv(of_types(t.ArrayType(t.IntegerType()))).columns(), "which a line of CSV cannot hold"),
+            (lambda: Json(of_types(t.MapType(t.IntegerType(), t.IntegerType()))).columns(), "keys in JSON are strings"),
+            (lambda: Json(of_types(t.VariantType())).columns(), "cannot be read from records"),
+            (lambda: Json(of_types(t.StructType())).columns(), "without fields"),
+        ],
+    )
+    def test_what_cannot_be_made(self, make, problem):
+        with pytest.raises(InvalidStep, match=problem.replace("|", r"\|")):
+            make()
