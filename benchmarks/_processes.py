@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MemoryWatch", "Usage", "usage"]
+__all__ = ["MemoryWatch", "Usage", "cpu_seconds_below", "usage"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -44,6 +44,17 @@ def usage() -> Usage:
             if parent in processes and processes[parent][0].startswith("python") and parent != os.getpid():
                 sizes.append(_rss(pid))
     return Usage(jvm_cpu, python_cpu, sum(sizes), max(sizes))
+
+
+def cpu_seconds_below(pid: int) -> float:
+    """The processor seconds of a process and of all below it that still run."""
+    processes, children = _scan()
+    found, below = 0.0, [pid]
+    while below:
+        each = below.pop()
+        below += children[each]
+        found += processes[each][2] if each in processes else 0.0
+    return found
 
 
 def _scan() -> tuple[dict[int, tuple[str, int, float]], dict[int, list[int]]]:

@@ -72,3 +72,12 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_terminal_summary(terminalreporter):
     for line in services.left_out(terminalreporter.stats.get("skipped", ())):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory):
+    """A broker. Ask for it before `spark`: a session can read Kafka only if the jars were there when it started."""
+    from services.kafka import running_broker
+
+    with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker

@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--hold-passes", type=int, default=0, help="how many times not to")
     parser.add_argument("--seconds-max", type=float, default=900)
     options = parser.parse_args()
-    threading.Thread(target=_watch, args=(options.seconds_max, os.getppid()), daemon=True).start()
+    threading.Thread(target=watch, args=(options.seconds_max, os.getppid()), daemon=True).start()
     job = _job(options)
     if options.until_stopped:
         print("active", flush=True)
@@ -79,7 +79,7 @@ def _ledger_sink(kind: str, output: str) -> hf.sinks.Sink:
     return hf.sinks.Delta(output) if kind == "delta" else hf.sinks.Parquet(output)
 
 
-def _watch(seconds_max: float, parent: int) -> None:
+def watch(seconds_max: float, parent: int) -> None:
     """Ends the program when it takes too long, or when the test that started it is gone."""
     deadline = time.monotonic() + seconds_max
     while time.monotonic() < deadline and os.getppid() == parent:

@@ -39,7 +39,16 @@ class Place:
     root: Path
     sink: str = "sqlite"
     """The ledger's: "sqlite", "parquet" or "delta". "several", "several-delta": the job is the pipeline, with sinks of its
-    own in a folder."""
+    own in a folder. "edges": it is the one between Kafka and PostgreSQL."""
+
+    @property
+    def program(self) -> list[str]:
+        """The script of the job, with its arguments."""
+        given = {"--checkpoint": self.checkpoint}
+        if self.sink != "edges":
+            given |= {"--input": self.input, "--sink": Path(self.sink), "--output": self.output}
+        script = Path(__file__).with_name("edges_driver.py" if self.sink == "edges" else "driver.py")
+        return [str(script), *(str(word) for pair in given.items() for word in pair)]
 
     @property
     def input(self) -> Path:
@@ -149,11 +158,9 @@ class Program:
     def __init__(self, place: Place, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         self._log = place.root / "stderr.txt"
         self.place = place
-        given = {"--input": place.input, "--checkpoint": place.checkpoint, "--sink": place.sink, "--output": place.output}
-        command = [str(word) for pair in given.items() for word in pair]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("driver.py")), *command, *arguments],
+                [sys.executable, *place.program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -21,15 +21,6 @@ def spark():
     return scripted_session()
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory):
-    """A broker. Ask for it before `spark`: a session can read Kafka only if the jars were there when it started."""
-    from services.kafka import running_broker
-
-    with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
-        yield broker
-
-
 class Feed:
     """A stream that gets one file, and so one micro-batch, at a time."""
 

@@ -115,6 +115,19 @@ class Broker:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
+    def put_all(self, topic: str, records: Iterable[tuple[str, bytes]]) -> None:
+        """Puts records with keys into a topic, in order; returns when all are there."""
+        producer = Producer({"bootstrap.servers": self.servers, "acks": "all", "enable.idempotence": True})
+        failures: list[Any] = []
+        for key, value in records:
+            while True:
+                with contextlib.suppress(BufferError):
+                    producer.produce(topic, value, key, on_delivery=lambda error, _: failures.append(error))
+                    break
+                producer.poll(0.1)
+        assert producer.flush(_WAIT_SECONDS_MAX) == 0
+        assert [error for error in failures if error is not None] == []
+
     def put(self, topic: str, *values: bytes | str | None, key: bytes | str | None = None, **more: Any) -> None:
         """Puts records into a topic; returns when all are there. `more`: partition, timestamp (in ms), headers."""
         producer = Producer(

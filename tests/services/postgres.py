@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ import pytest
 
 from services import leave_out
 
-__all__ = ["Database", "PostgresServer", "free_port", "postgres", "postgres_server"]
+__all__ = ["Database", "PostgresServer", "free_port", "postgres", "postgres_server", "running_postgres"]
 
 _USER = "holdfast"
 _PLACES = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin", "opt/homebrew/opt/postgresql*/bin")
@@ -145,6 +145,13 @@ class Database:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     pytest.importorskip("psycopg")
+    with running_postgres() as server:
+        yield server
+
+
+@contextmanager
+def running_postgres() -> Iterator[PostgresServer]:
+    """A server for as long as the block runs; leaves out the test if there cannot be one."""
     programs, user = _programs(), _server_user()
     folder = Path(tempfile.mkdtemp(prefix="holdfast-postgres-"))
     server = PostgresServer(programs, folder, user)

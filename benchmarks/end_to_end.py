@@ -1,0 +1,231 @@
+"""From Kafka to Kafka: how many payments a second a running count for each card sustains, and how long one is on its way.
+
+All contestants read JSON from the same topic of one broker on this machine and write JSON to a topic of their own:
+
+* *holdfast*: a count for each card, durable and exactly once inside; the sink is at least once.
+* *spark*: a stateless Spark job on the same trip: what Kafka, JSON and micro-batches cost without any state.
+* *bytewax*: a `stateful_map`, one process, in memory; nothing survives a crash.
+* *quix*: Quix Streams with its RocksDB state, without changelog topics.
+
+Each runs alone, as a process of its own, beside the broker, the producer and the consumer. *Sustained*: the topic is filled
+first; measured is the time between the first tenth and the end of what comes out. *On the way*: payments come at a steady
+rate, and each carries the time at which it was sent; the first seconds of a rate are left out.
+
+    python benchmarks/end_to_end.py [--payments 400000] [--rates 100 1000 5000] [--only holdfast spark] [--json FILE]
+
+Needs `confluent-kafka` (in the extra `dev`); `pip install bytewax quixstreams` for the last two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from _processes import cpu_seconds_below
+from _report import machine, print_table, save_json
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from services.kafka import Broker, running_broker
+
+PARTITIONS = 2
+CARDS = 10_000
+NEEDS = {"holdfast": "holdfast", "spark": "pyspark", "bytewax": "bytewax", "quix": "quixstreams"}
+WARM_PAYMENTS = 2000
+SECONDS_MAX = 300
+
+
+class Payments:
+    """Makes payments, the same for all contestants."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)
+        self._number = 0
+
+    def next(self) -> tuple[str, bytes]:
+        card = f"card-{self._draw.randrange(CARDS)}"
+        self._number += 1
+        return card, json.dumps({"id": self._number, "card": card, "amount": 9.99, "sent": time.time()}).encode()
+
+
+class Watcher:
+    """Reads a topic to which a contestant writes: when each payment came out, and how long it had been on its way."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self.arrived: list[tuple[float, float]] = []
+        """When each arrived, and after how many seconds."""
+        self._ends = threading.Event()
+        self._consumer = Consumer(
+            {"bootstrap.servers": broker.servers, "group.id": "watcher", "enable.auto.commit": False, "fetch.wait.max.ms": 5}
+        )
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while not self._ends.is_set():
+            for message in self._consumer.consume(2000, timeout=0.02):
+                now = time.time()
+                if message.error() is None:
+                    self.arrived.append((now, now - json.loads(message.value())["sent"]))
+
+    def until(self, count: int) -> None:
+        deadline = time.monotonic() + SECONDS_MAX
+        while len(self.arrived) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(self.arrived)} of {count} payments came out in {SECONDS_MAX} s")
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        self._ends.set()
+        self._thread.join()
+        self._consumer.close()
+
+
+@contextlib.contextmanager
+def contestant(name: str, broker: Broker, source: str, target: str) -> Iterator[int]:
+    """Runs a contestant; gives its process id."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-end-to-end-") as folder:
+        script = Path(__file__).with_name("_end_to_end_contestants.py")
+        with open(Path(folder) / "log", "wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, str(script), name, broker.servers, source, target, folder],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd=folder,
+            )
+        try:
+            yield process.pid
+        except TimeoutError as error:
+            raise RuntimeError(f"{name}: {error}\n{(Path(folder) / 'log').read_text()[-3000:]}") from None
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def produce(broker: Broker, topic: str, payments: Payments, count: int, rate: float | None = None) -> None:
+    """Sends so many payments, at a rate, or as fast as possible."""
+    producer = Producer({"bootstrap.servers": broker.servers, "linger.ms": 5 if rate is None else 0})
+    begin = time.monotonic()
+    for number in range(count):
+        if rate is not None:
+            wait = begin + number / rate - time.monotonic()
+            if wait > 0:
+                producer.poll(0)
+                time.sleep(wait)
+        card, value = payments.next()
+        while True:
+            try:
+                producer.produce(topic, value, card)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 1000 == 0:
+            producer.poll(0)
+    producer.flush(60)
+
+
+def sustained(name: str, broker: Broker, count: int, seed: int) -> dict[str, float]:
+    source, target = broker.new_topic(PARTITIONS), broker.new_topic(PARTITIONS)
+    produce(broker, source, Payments(seed), count)
+    watcher = Watcher(broker, target)
+    try:
+        with contestant(name, broker, source, target) as pid:
+            watcher.until(count // 10)
+            before = cpu_seconds_below(pid)
+            seen, begin = len(watcher.arrived), time.time()
+            watcher.until(count)
+            done = len(watcher.arrived) - seen
+            cpu = cpu_seconds_below(pid) - before
+    finally:
+        watcher.close()
+    end = watcher.arrived[count - 1][0]
+    return {"per_s": done / (end - begin), "cpu_s_per_million": cpu / done * 1e6}
+
+
+def on_the_way(name: str, broker: Broker, rates: list[int], seconds: float, seed: int) -> dict[int, list[float]]:
+    """By rate: the seconds that each payment was on its way."""
+    source, target = broker.new_topic(PARTITIONS), broker.new_topic(PARTITIONS)
+    payments = Payments(seed)
+    watcher = Watcher(broker, target)
+    found: dict[int, list[float]] = {}
+    try:
+        with contestant(name, broker, source, target):
+            produce(broker, source, payments, WARM_PAYMENTS, rate=200)
+            watcher.until(WARM_PAYMENTS)
+            expected = WARM_PAYMENTS
+            for rate in rates:
+                count = int(rate * seconds)
+                produce(broker, source, payments, count, rate)
+                expected += count
+                watcher.until(expected)
+                found[rate] = [late for _, late in watcher.arrived[expected - count + count // 4 : expected]]
+    finally:
+        watcher.close()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--payments", type=int, default=400_000, help="for the sustained rate")
+    parser.add_argument("--rates", type=int, nargs="+", default=[100, 1000, 5000])
+    parser.add_argument("--seconds", type=float, default=20, help="for each rate")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--only", nargs="+", choices=list(NEEDS), default=list(NEEDS))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    chosen = [name for name in options.only if importlib.util.find_spec(NEEDS[name]) is not None]
+    for name in sorted(set(options.only) - set(chosen)):
+        print(f"left out: {name} (pip install {NEEDS[name]})")
+    rates: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
+    ways: dict[str, dict[int, list[float]]] = {name: {rate: [] for rate in options.rates} for name in chosen}
+    with tempfile.TemporaryDirectory(prefix="holdfast-broker-") as folder, running_broker(Path(folder)) as broker:
+        for round_number in range(options.rounds):
+            for name in chosen if round_number % 2 == 0 else reversed(chosen):
+                rates[name].append(sustained(name, broker, options.payments, options.seed))
+                print(f"round {round_number}  {name}  {rates[name][-1]}", flush=True)
+                for rate, seconds in on_the_way(name, broker, options.rates, options.seconds, options.seed).items():
+                    ways[name][rate] += seconds
+                    print(f"round {round_number}  {name}  {rate}/s  {_percentiles(seconds)}", flush=True)
+    report(rates, ways)
+    if options.json:
+        figures = {name: {str(rate): _percentiles(way) for rate, way in by_rate.items()} for name, by_rate in ways.items()}
+        save_json(options.json, {"machine": machine(), "sustained": rates, "on_the_way_s": figures})
+
+
+def report(rates: dict[str, list[dict[str, float]]], ways: dict[str, dict[int, list[float]]]) -> None:
+    lines = []
+    for name, rounds in rates.items():
+        per_s = [found["per_s"] for found in rounds]
+        cpu = statistics.median(found["cpu_s_per_million"] for found in rounds)
+        shown = f"{statistics.median(per_s):,.0f} ({min(per_s):,.0f} to {max(per_s):,.0f})"
+        lines.append([name, shown, f"{cpu:.1f}", *(_percentiles(way) for way in ways[name].values())])
+    by_rate = [f"{rate:,}/s: p50, p99 ms" for rate in next(iter(ways.values()))]
+    print_table(["", "payments/s", "CPU s/M", *by_rate], lines)
+
+
+def _percentiles(seconds: list[float]) -> str:
+    ordered: list[Any] = sorted(seconds)
+    return f"{ordered[len(ordered) // 2] * 1e3:,.0f}, {ordered[int(len(ordered) * 0.99)] * 1e3:,.0f}"
+
+
+if __name__ == "__main__":
+    main()
