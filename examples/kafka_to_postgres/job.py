@@ -2,8 +2,8 @@
 
     python job.py [--once]
 
-Where Kafka and PostgreSQL are stands in `run/settings.json`, which `start_services.py` writes; the password of the database in a
-file of its own. For services of yours, change `main`.
+Where Kafka and PostgreSQL are stands in `run/settings.json`, which `start_services.py` writes; the password of the database
+in a file of its own. For services of yours, change `main`.
 """
 
 from __future__ import annotations
