@@ -1,0 +1,54 @@
+"""The example between Kafka and PostgreSQL, by the two commands of its README."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "kafka_to_postgres"
+
+
+@pytest.fixture
+def commands(kafka, postgres_server, tmp_path):
+    """The commands of the README, in a copy of the example beside the rest of the project. The services themselves are only
+    asked for to know that they can be had."""
+    for name in ("src", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("run", "__pycache__"))
+    blocks = re.findall(r"```sh\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert all(line.startswith(".venv/bin/python ") for line in lines)
+    return [[sys.executable, *shlex.split(line)[1:]] for line in lines]
+
+
+def test_the_two_commands(commands, tmp_path):
+    start, job = commands
+    run = tmp_path / "examples" / "kafka_to_postgres" / "run"
+    services = subprocess.Popen(
+        [*start, "--payments", "2000"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not (run / "settings.json").exists():
+            assert services.poll() is None, services.stdout.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        done = subprocess.run([*job, "--once"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    finally:
+        services.send_signal(signal.SIGINT)
+        services.wait(60)
+    assert done.returncode == 0, done.stderr
+    counts = {table: int(count) for table, count in re.findall(r"^(\w+): (\d+) rows$", done.stdout, re.MULTILINE)}
+    assert counts.keys() == {"alerts", "newest_alerts", "unreadable", "refused"}
+    assert counts["alerts"] >= counts["newest_alerts"] > 0
+    assert "Traceback" not in done.stderr
+    assert not run.exists()
