@@ -431,6 +431,11 @@ class TestPartitions:
             (repr(value), n) for value, n in as_read([(value, 1) for value in values], schema)
         )
 
+    @pytest.mark.parametrize("partition_by", [7, None, [7], {"k"}])
+    def test_what_names_no_column(self, tmp_path, partition_by):
+        with pytest.raises(hf.InvalidStep, match="partition_by is"):
+            delta(tmp_path, partition_by=partition_by)
+
     def test_a_row_moves_to_another_partition(self, tmp_path):
         for number in range(2):
             delta(tmp_path, BY_K, partition_by="n").write_batch(Rows(("a", number)), BatchInfo("q", number))

@@ -63,7 +63,7 @@ class Delta(Sink):
         require_deltalake("hf.sinks.Delta")
         self.path = str(path)
         self._access = TableAccess(Storage(path, storage_options, storage_options_file), repr(self))
-        self._partition_by = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+        self._partition_by = _names(partition_by)
         self._take_over = take_over
         self._begun = False
         """Whether a micro-batch has been written since the job started."""
@@ -232,6 +232,13 @@ class Delta(Sink):
 
     def _error(self, what: str, *, detail: str = "", todo: str = "give another table") -> SinkError:
         return SinkError(f"{self!r} {what}", detail=detail, todo=todo)
+
+
+def _names(partition_by: str | Sequence[str]) -> list[str]:
+    names = [partition_by] if isinstance(partition_by, str) else partition_by
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise InvalidStep("sink", [f"partition_by is {partition_by!r}; give the name of a column, or a list of names."])
+    return list(dict.fromkeys(names))
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
