@@ -25,8 +25,8 @@ _OLDEST = [1, 2]
 
 
 def require_deltalake(what: str) -> None:
-    """Raises MissingExtra unless there is a version of deltalake that can be trusted. With 1.0, an append follows whatever was
-    committed meanwhile, even the same micro-batch; 1.1 does not find tables again whose path has a # or a ?."""
+    """Raises MissingExtra unless there is a version of deltalake that can be trusted. With 1.0, an append follows whatever
+    was committed meanwhile, even the same micro-batch; 1.1 does not find tables again whose path has a # or a ?."""
     require_extra(what, "delta", "deltalake")
     from deltalake import __version__
 
