@@ -98,6 +98,19 @@ def test_without_the_extra(monkeypatch):
     assert raised.value.name == "deltalake"
 
 
+def test_a_version_that_cannot_be_trusted(monkeypatch):
+    import deltalake
+
+    monkeypatch.setattr(deltalake, "__version__", "1.1.4")
+    with pytest.raises(
+        hf.MissingExtra, match=r"needs deltalake 1\.2 or newer, not 1\.1\.4: pip install 'holdfast\[delta\]'"
+    ):
+        hf.sinks.Delta("rows")
+    for version in ("1.2.0", "1.10.0", "2.0.0rc1"):
+        monkeypatch.setattr(deltalake, "__version__", version)
+        hf.sinks.Delta("rows")
+
+
 @pytest.mark.slow
 def test_holdfast_does_not_import_it():
     code = "import sys, holdfast.spark.sinks; sys.exit('deltalake' in sys.modules)"

@@ -185,6 +185,9 @@ class TestNames:
         schema = pa.schema([("k", pa.string()), ("K", pa.int64())])
         with pytest.raises(hf.InvalidStep, match="'k' and 'K' are one"):
             delta(tmp_path).write_batch(Rows(("a", 1), schema=schema), BatchInfo("q", 0))
+        twice = t.StructType([SPARK_SCHEMA["k"], SPARK_SCHEMA["k"]])
+        with pytest.raises(hf.InvalidStep, match="'k' and 'k' are one"):
+            delta(tmp_path).open(None, twice, None)
         delta(tmp_path).write_batch(Rows(("a", 1)), BatchInfo("q", 0))
         upper = pa.schema([("K", pa.string()), ("n", pa.int64())])
         with pytest.raises(hf.SinkError, match="does not fit") as refused:
@@ -406,6 +409,9 @@ class TestPartitions:
         ("kind", "values"),
         [
             (pa.string(), ["a", "A", "a/b", "%20", "é", "'", "\\", "\n", " ", "__HIVE_DEFAULT_PARTITION__", "null"]),
+            (pa.int8(), [-128, 127]),
+            (pa.int16(), [-(2**15), 7]),
+            (pa.int32(), [-(2**31), 7]),
             (pa.int64(), [-(2**63), 0, 7]),
             (pa.date32(), [datetime.date(1, 1, 1), datetime.date(2024, 2, 29)]),
             (pa.timestamp("us", tz="UTC"), [AT, AT.replace(microsecond=0), AT.replace(year=4)]),
@@ -424,6 +430,11 @@ class TestPartitions:
         assert sorted((repr(row["v"]), row["n"]) for row in found) == sorted(
             (repr(value), n) for value, n in as_read([(value, 1) for value in values], schema)
         )
+
+    @pytest.mark.parametrize("partition_by", [7, None, [7], {"k"}])
+    def test_what_names_no_column(self, tmp_path, partition_by):
+        with pytest.raises(hf.InvalidStep, match="partition_by is"):
+            delta(tmp_path, partition_by=partition_by)
 
     def test_a_row_moves_to_another_partition(self, tmp_path):
         for number in range(2):

@@ -129,10 +129,11 @@ class Job:
 
         With `mode="upsert"` the sink holds one row for each value of the columns `key`: the newest. For results that
         replace each other, such as the panes of a window. A row without a value in a key column fails its micro-batch.
+        Not every sink can: hf.sinks.Sqlite, Postgres, DuckDB, Delta and Collect can.
         """
         problems = []
         if not isinstance(sink, Sink):
-            problems.append(f"{sink!r} is no sink: give hf.sinks.Parquet(...), Postgres(...) or ForeachBatch(function).")
+            problems.append(f"{sink!r} is no sink: give hf.sinks.Parquet(...), Postgres(...) or another of hf.sinks.")
         elif sink.place is not None and sink.place in [other.place for _, other in self._writes]:
             problems.append(f"{sink!r} is written by another output of this job already: give each a place of its own.")
         if isinstance(df, Outputs):

@@ -17,7 +17,7 @@ __all__ = ["Collect"]
 
 
 class Collect(Sink):
-    """Keeps all rows in memory, for tests and small demonstrations. They do not survive the process.
+    """Keeps all rows in memory, for tests and small demonstrations. Exactly-once, for as long as the process lives.
 
     Append: a micro-batch that comes again replaces itself. Several queries may write; each has its own micro-batches. If a
     checkpoint was rolled back, its later micro-batches are removed.

@@ -12,10 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.errors import InvalidStep, SinkError
-from holdfast.model.extras import require_extra
-from holdfast.spark.graph.words import without_secrets
 from holdfast.spark.sinks.base import BatchInfo, Sink
-from holdfast.spark.sinks.delta_access import TableAccess, columns_of
+from holdfast.spark.sinks.delta_access import TableAccess, columns_of, require_deltalake
 from holdfast.spark.sinks.delta_fits import check_values, delta_fields, differences, nullable, row_problems
 from holdfast.spark.sinks.delta_history import NoWayBack, version_before
 from holdfast.spark.sinks.delta_merge import merge
@@ -62,10 +60,10 @@ class Delta(Sink):
         storage_options_file: str | Path | None = None,
         take_over: bool = False,
     ) -> None:
-        require_extra("hf.sinks.Delta", "delta", "deltalake")
+        require_deltalake("hf.sinks.Delta")
         self.path = str(path)
         self._access = TableAccess(Storage(path, storage_options, storage_options_file), repr(self))
-        self._partition_by = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+        self._partition_by = _names(partition_by)
         self._take_over = take_over
         self._begun = False
         """Whether a micro-batch has been written since the job started."""
@@ -81,7 +79,7 @@ class Delta(Sink):
         return "delta", self._access.storage.place
 
     def __repr__(self) -> str:
-        return f"Delta({without_secrets(self.path)!r})"
+        return f"Delta({self.path!r})"
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:
         self._begun = False
@@ -234,6 +232,13 @@ class Delta(Sink):
 
     def _error(self, what: str, *, detail: str = "", todo: str = "give another table") -> SinkError:
         return SinkError(f"{self!r} {what}", detail=detail, todo=todo)
+
+
+def _names(partition_by: str | Sequence[str]) -> list[str]:
+    names = [partition_by] if isinstance(partition_by, str) else partition_by
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise InvalidStep("sink", [f"partition_by is {partition_by!r}; give the name of a column, or a list of names."])
+    return list(dict.fromkeys(names))
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:

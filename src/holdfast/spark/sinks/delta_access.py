@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, SinkError
+from holdfast.errors import HoldfastError, MissingExtra, SinkError
+from holdfast.model.extras import require_extra
 from holdfast.spark.sinks.delta_history import NoWayBack
 from holdfast.spark.sinks.delta_notes import noted_commit, written
 from holdfast.spark.sinks.delta_storage import Storage
@@ -16,9 +18,22 @@ from holdfast.spark.sinks.delta_storage import Storage
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["Conflict", "TableAccess", "columns_of"]
+__all__ = ["Conflict", "TableAccess", "columns_of", "require_deltalake"]
 
 _ATTEMPTS = 10
+_OLDEST = [1, 2]
+
+
+def require_deltalake(what: str) -> None:
+    """Raises MissingExtra unless there is a version of deltalake that can be trusted. With 1.0, an append follows whatever
+    was committed meanwhile, even the same micro-batch; 1.1 does not find tables again whose path has a # or a ?."""
+    require_extra(what, "delta", "deltalake")
+    from deltalake import __version__
+
+    found = [int(part) for part in re.findall(r"\d+", __version__)[:2]]
+    if found < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        raise MissingExtra(f"{what} needs deltalake {oldest} or newer, not {__version__}: pip install 'holdfast[delta]'")
 
 
 class Conflict(Exception):
@@ -59,7 +74,10 @@ class TableAccess:
             raise
         except CommitFailedError as error:
             raise Conflict(self.storage.cleaned(str(error))) from None
-        except Exception as error:
+        except BaseException as error:
+            # What Rust calls a panic is, in Python, no Exception.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise SinkError(
                 f"{self.sink} could not be written: {self.storage.cleaned(str(error))}.",
                 todo="check that the table can be reached and written, with the storage options and credentials given",

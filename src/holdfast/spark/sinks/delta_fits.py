@@ -44,10 +44,10 @@ def row_problems(schema: pa.Schema, partition_by: Sequence[str]) -> Iterator[str
         if lacking is not None:
             kind = column_type(field.type)
             yield f"The column {field.name!r} has the type {kind}: {lacking} cannot be in a Delta table; cast it."
-    seen: dict[str, str] = {}
-    for name in schema.names:
-        other = seen.setdefault(name.lower(), name)
-        if other is not name:
+    lower = [name.lower() for name in schema.names]
+    for place, name in enumerate(schema.names):
+        other = schema.names[lower.index(lower[place])]
+        if lower.index(lower[place]) < place:
             yield f"The columns {other!r} and {name!r} are one in a Delta table, which ignores case in names; rename one."
     for name in partition_by:
         yield from _partition_problems(name, schema)

@@ -17,6 +17,8 @@ __all__ = ["Storage"]
 
 _SECRET = re.compile(r"key|secret|token|password|credential|sas|account", re.IGNORECASE)
 """Names of options whose values are not shown."""
+_SECRET_MIN = 4
+"""Shorter ones are found in every other word."""
 _ENVIRONMENT = re.compile(r"(AWS|AZURE|GOOGLE|GCP)_\w*(KEY|SECRET|TOKEN|PASSWORD|SAS)\w*", re.IGNORECASE)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _BACKTRACE = re.compile(r"\s+0: <unknown>.*", re.DOTALL)
@@ -77,8 +79,10 @@ class Storage:
             options = self.options() or {}
         except SinkError:
             options = self._options
-        yield from (value for name, value in options.items() if value and _SECRET.search(name))
-        yield from (value for name, value in os.environ.items() if value and _ENVIRONMENT.fullmatch(name))
+        yield from (value for name, value in options.items() if _SECRET.search(name) and len(value) >= _SECRET_MIN)
+        yield from (
+            value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name) and len(value) >= _SECRET_MIN
+        )
 
 
 def _path_problems(path: Any) -> Iterator[str]:
