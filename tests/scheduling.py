@@ -30,6 +30,8 @@ LONGEST = (
     "integration/test_graph_changes.py",
     "integration/test_graphs.py",
     "ops/test_shared_operators.py",
+    "integration/test_sql_sinks.py",
+    "integration/test_sql_jobs.py",
 )
 
 _FOLDERS = ("fault", "ops", "integration", "stored", "package", "contract", "property", "unit")

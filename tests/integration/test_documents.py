@@ -1,6 +1,7 @@
 """The blocks of the documents that need Spark, and their shell commands, against checkpoints of the README's own job.
 
-Paths below `/data/` are in a temporary directory. A page that has such blocks runs as a whole, in order.
+Paths below `/data/` are in a temporary directory, and the database shop at db.example is on a server of the tests' own. A
+page that has such blocks runs as a whole, in order.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from holdfast.spark.graph.picture.explanation import Explanation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from documents import ON_SPARK, ROOT, WHILE_RUNNING, WITH_EXAMPLES, Block, blocks, name_of
+from documents import ON_SPARK, ROOT, WHILE_RUNNING, WITH_EXAMPLES, WITH_POSTGRES, Block, blocks, name_of
 
+SHOP = "postgresql://job@db.example/shop"
 PAYMENT = "card string, amount double, paid_at timestamp"
 ARRIVALS = [(0, 20, 40, 80), (75,), (200,), (400,), (420,), (430,)]
 """Seconds of the payments of a card, by micro-batch; the fifth comes out of order."""
 
 
 def needs_spark(block: Block) -> bool:
-    return block.marker == ON_SPARK or (block.language == "sh" and "holdfast " in block.text and "pip " not in block.text)
+    return block.marker in (ON_SPARK, WITH_POSTGRES) or (
+        block.language == "sh" and "holdfast " in block.text and "pip " not in block.text
+    )
 
 
 PAGES = [page for page in WITH_EXAMPLES if any(map(needs_spark, blocks(page)))]
@@ -73,6 +77,7 @@ class Page:
 
     def __init__(self, spark, data: Path, page: Path) -> None:
         self.data = data
+        self.database = SHOP
         # A module that nobody can import: so its functions are sent to the workers whole, as those of a notebook are.
         self.names = types.ModuleType(f"docs_on_spark_{page.stem.replace('-', '_')}").__dict__
         # One file is one micro-batch, as if payments came one after the other.
@@ -80,7 +85,7 @@ class Page:
         self.names.update(hf=hf, spark=spark, payments=payments)
 
     def run(self, block: Block) -> None:
-        text = block.text.replace("/data/", f"{self.data}/")
+        text = block.text.replace("/data/", f"{self.data}/").replace(SHOP, self.database)
         exec(compile(text, name_of(block.page), "exec"), self.names)
 
     def load_rule(self) -> None:
@@ -145,8 +150,12 @@ def data(history, tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "README.md"], ids=name_of)
-def test_a_page_runs(spark, data, page) -> None:
+def test_a_page_runs(spark, data, page, request, monkeypatch) -> None:
     at_work = Page(spark, data, page)
+    if any(block.marker == WITH_POSTGRES for block in blocks(page)):
+        server = request.getfixturevalue("postgres").server
+        at_work.database = f"postgresql://holdfast@127.0.0.1:{server.port}/postgres"
+        monkeypatch.setenv("SHOP_PASSWORD", server.password)
     at_work.load_rule()
     for block in blocks(page):
         if block.language == "python":

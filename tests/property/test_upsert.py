@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import sqlite3
 import tempfile
@@ -10,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tiers import examples
@@ -20,7 +21,7 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 from pyspark.sql import Row
 
-from holdfast.spark.sinks import BatchInfo, Collect, Sqlite, Upsert
+from holdfast.spark.sinks import BatchInfo, Collect, DuckDB, Sqlite, Upsert
 
 SETTINGS = settings(max_examples=examples(100), deadline=None)
 COLUMNS = ("card", "window", "n")
@@ -77,20 +78,55 @@ KEYS = [(("card",), by_card), (("card", "window"), by_card_and_window), (("windo
 @pytest.mark.parametrize(("key", "key_of"), KEYS)
 @SETTINGS
 @given(batches=BATCHES)
-def test_a_table_has_what_a_dict_has(key, key_of, batches):
+def test_a_table_of_sqlite_has_what_a_dict_has(key, key_of, batches):
     with tempfile.TemporaryDirectory() as folder:
-        sink = Sqlite(Path(folder, "rows.db"), "counts").upserting(Upsert(key))
-        for number, (rows, times) in enumerate(batches):
-            for _ in range(times):
-                sink.write_batch(Rows(rows), BatchInfo("q", number, f"plan {number}"))
+        write_all(Sqlite(Path(folder, "rows.db"), "counts").upserting(Upsert(key)), batches)
         held = table_rows(Path(folder, "rows.db")) if batches else []
-    assert sorted(held, key=repr) == sorted(
-        ((card, stored(window), n) for card, window, n in oracle(batches, key_of).values()), key=repr
+    assert_same(held, oracle(batches, key_of))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("key", "key_of"), KEYS)
+@settings(SETTINGS, max_examples=examples(20))
+@given(batches=BATCHES)
+def test_a_table_of_duckdb_has_what_a_dict_has(key, key_of, batches):
+    duckdb = pytest.importorskip("duckdb")
+    with tempfile.TemporaryDirectory() as folder:
+        write_all(DuckDB(Path(folder, "rows.db"), "counts").upserting(Upsert(key)), batches)
+        with duckdb.connect(str(Path(folder, "rows.db"))) as database:
+            held = database.sql('SELECT card, "window", n FROM counts').fetchall() if batches else []
+    assert_same(held, oracle(batches, key_of))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("key", "key_of"), KEYS)
+@settings(SETTINGS, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=BATCHES)
+def test_a_table_of_postgres_has_what_a_dict_has(postgres, key, key_of, batches):
+    postgres.execute(*(f"DROP TABLE IF EXISTS {table}" for table in ("counts", "holdfast_batches", "holdfast_upserts")))
+    write_all(postgres.sink().upserting(Upsert(key)), batches)
+    held = postgres.execute('SELECT card, "window", n FROM counts') if batches else []
+    assert_same(held, oracle(batches, key_of))
+
+
+def write_all(sink, batches):
+    for number, (rows, times) in enumerate(batches):
+        for _ in range(times):
+            sink.write_batch(Rows(rows), BatchInfo("q", number, f"plan {number}"))
+
+
+def assert_same(held, wanted):
+    """Whatever form a database has for a window."""
+    assert sorted(((card, start_of(window), n) for card, window, n in held), key=repr) == sorted(
+        ((card, start_of(window), n) for card, window, n in wanted.values()), key=repr
     )
 
 
-def stored(window):
-    return f'{{"start": "{window["start"].isoformat()}", "place": null}}'
+def start_of(window):
+    held = json.loads(window) if isinstance(window, str) else window
+    assert held["place"] is None
+    start = held["start"]
+    return (datetime.datetime.fromisoformat(start) if isinstance(start, str) else start).astimezone(UTC)
 
 
 def table_rows(path):
@@ -151,3 +187,17 @@ def test_floats_are_the_keys_that_spark_takes_them_for(keys):
     held = Collect()
     held.upserting(Upsert(("k",))).write_batch(Rows(rows, schema), BatchInfo("q", 0))
     assert sorted(row.n for row in held.rows) == wanted
+
+
+@pytest.mark.slow
+@settings(SETTINGS, max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.floats() | st.sampled_from([0.0, -0.0, math.nan, -math.nan]), min_size=1, max_size=8))
+def test_floats_are_the_same_keys_in_databases(postgres, keys):
+    """Each in a micro-batch of its own, so that the database alone says which are the same."""
+    schema = pa.schema([("k", pa.float64()), ("n", pa.int64())])
+    wanted = sorted({"NaN" if math.isnan(key) else key + 0.0: number for number, key in enumerate(keys)}.values())
+    postgres.execute(*(f"DROP TABLE IF EXISTS {table}" for table in ("counts", "holdfast_batches", "holdfast_upserts")))
+    sink = postgres.sink().upserting(Upsert(("k",)))
+    for number, key in enumerate(keys):
+        sink.write_batch(Rows([(key, number)], schema), BatchInfo("q", number))
+    assert sorted(n for (n,) in postgres.execute("SELECT n FROM counts")) == wanted
