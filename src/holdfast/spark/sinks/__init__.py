@@ -3,6 +3,7 @@
 from holdfast.spark.sinks.base import BatchInfo, Sink
 from holdfast.spark.sinks.collect import Collect
 from holdfast.spark.sinks.function import ForeachBatch
+from holdfast.spark.sinks.kafka import Kafka
 from holdfast.spark.sinks.modes import Mode
 from holdfast.spark.sinks.parquet import Parquet
 from holdfast.spark.sinks.plans import plan_of, stored_query_id
@@ -13,6 +14,7 @@ __all__ = [
     "BatchInfo",
     "Collect",
     "ForeachBatch",
+    "Kafka",
     "Mode",
     "Parquet",
     "Sink",
