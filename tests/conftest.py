@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -13,6 +14,8 @@ import class_archive
 import scheduling
 import services
 import tiers
+from holdfast import ops
+from holdfast.errors import HoldfastError
 from services.postgres import postgres, postgres_server  # noqa: F401
 
 _TESTS = Path(__file__).parent
@@ -32,7 +35,15 @@ def pytest_configure(config):
         return
     if _starts_workers(config):
         class_archive.make_archive()
+        fetch_connector()
     class_archive.share_archive()
+
+
+def fetch_connector():
+    """Fetches the jars with which Spark reads Kafka, before any session starts: one that runs cannot be given them. Without
+    them, the tests with Kafka are left out."""
+    with contextlib.suppress(HoldfastError):
+        ops.jars("kafka")
 
 
 def _starts_workers(config):

@@ -1,7 +1,7 @@
 """The code blocks of the documents, and how each is run.
 
-A Python block runs in memory, or on Spark if `<!-- on spark -->` stands above it, which may also ask for PostgreSQL. A block
-of shell commands is run against a checkpoint. There is no way to say that a block is not run.
+A Python block runs in memory, or on Spark if `<!-- on spark -->` stands above it, which may also ask for PostgreSQL or
+Kafka. A block of shell commands is run against a checkpoint. There is no way to say that a block is not run.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ ROOT = Path(__file__).parents[1]
 WITH_EXAMPLES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 ON_SPARK = "<!-- on spark -->"
 WITH_POSTGRES = "<!-- on spark, with PostgreSQL -->"
+WITH_KAFKA = "<!-- on spark, with kafka -->"
+"""Above Python that needs a broker, too: `localhost:9092` is one."""
+MARKERS_ON_SPARK = (ON_SPARK, WITH_POSTGRES, WITH_KAFKA)
 WHILE_RUNNING = "<!-- while alerts runs -->"
 """Above shell commands for which the job `alerts` must be running."""
 
@@ -48,7 +51,7 @@ def blocks(page: Path) -> list[Block]:
 
 def in_memory(page: Path) -> list[Block]:
     """The Python blocks that need no Spark."""
-    return [block for block in blocks(page) if block.language == "python" and block.marker not in (ON_SPARK, WITH_POSTGRES)]
+    return [block for block in blocks(page) if block.language == "python" and block.marker not in MARKERS_ON_SPARK]
 
 
 def name_of(page: Path) -> str:

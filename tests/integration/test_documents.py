@@ -25,7 +25,7 @@ from holdfast.spark.graph.picture.explanation import Explanation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from documents import ON_SPARK, ROOT, WHILE_RUNNING, WITH_EXAMPLES, WITH_POSTGRES, Block, blocks, name_of
+from documents import MARKERS_ON_SPARK, ROOT, WHILE_RUNNING, WITH_EXAMPLES, WITH_KAFKA, WITH_POSTGRES, Block, blocks, name_of
 
 SHOP = "postgresql://job@db.example/shop"
 PAYMENT = "card string, amount double, paid_at timestamp"
@@ -34,7 +34,7 @@ ARRIVALS = [(0, 20, 40, 80), (75,), (200,), (400,), (420,), (430,)]
 
 
 def needs_spark(block: Block) -> bool:
-    return block.marker in (ON_SPARK, WITH_POSTGRES) or (
+    return block.marker in MARKERS_ON_SPARK or (
         block.language == "sh" and "holdfast " in block.text and "pip " not in block.text
     )
 
@@ -80,12 +80,14 @@ class Page:
         self.database = SHOP
         # A module that nobody can import: so its functions are sent to the workers whole, as those of a notebook are.
         self.names = types.ModuleType(f"docs_on_spark_{page.stem.replace('-', '_')}").__dict__
+        self.servers = ""
         # One file is one micro-batch, as if payments came one after the other.
         payments = spark.readStream.schema(PAYMENT).option("maxFilesPerTrigger", 1).json(str(data / "payments"))
         self.names.update(hf=hf, spark=spark, payments=payments)
 
     def run(self, block: Block) -> None:
         text = block.text.replace("/data/", f"{self.data}/").replace(SHOP, self.database)
+        text = text.replace("localhost:9092", self.servers)
         exec(compile(text, name_of(block.page), "exec"), self.names)
 
     def load_rule(self) -> None:
@@ -157,11 +159,31 @@ def test_a_page_runs(spark, data, page, request, monkeypatch) -> None:
         at_work.database = f"postgresql://holdfast@127.0.0.1:{server.port}/postgres"
         monkeypatch.setenv("SHOP_PASSWORD", server.password)
     at_work.load_rule()
+    kafka = request.getfixturevalue("kafka") if any(block.marker == WITH_KAFKA for block in blocks(page)) else None
+    if kafka is not None:
+        at_work.servers = topics_of_the_page(kafka)
     for block in blocks(page):
         if block.language == "python":
             at_work.run(block)
         elif block.language == "sh":
             at_work.commands(block)
+    if kafka is not None:
+        check_topics_of_the_page(kafka)
+
+
+def topics_of_the_page(kafka) -> str:
+    """Payments, one of them malformed, and topics for what is made of them."""
+    for name in ("payments", "payments-dead", "totals"):
+        kafka.new_topic(name=name)
+    payment = json.dumps({"card": "card-1", "amount": 2.5, "at": "2024-03-01T10:00:00Z"})
+    kafka.put("payments", payment, payment, "poison")
+    return kafka.servers
+
+
+def check_topics_of_the_page(kafka) -> None:
+    dead = kafka.records("payments-dead")
+    assert [(record.value, dict(record.headers)["why"][:8]) for record in dead] == [(b"poison", b"not JSON")]
+    assert [json.loads(record.value)["total"] for record in kafka.records("totals")] == [2.5, 5.0]
 
 
 def test_the_readme_gives_the_alert_of_payments_out_of_order(spark, history) -> None:

@@ -101,9 +101,9 @@ class Broker:
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
-    def new_topic(self, partitions: int = 1, **config: Any) -> str:
-        """Makes a topic with a name of its own; returns when it can be used."""
-        name = f"topic-{next(_names)}"
+    def new_topic(self, partitions: int = 1, name: str | None = None, **config: Any) -> str:
+        """Makes a topic, by default with a name of its own; returns when it can be used."""
+        name = name or f"topic-{next(_names)}"
         settings = {option.replace("_", "."): str(value) for option, value in config.items()}
         admin = self._admin()
         admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(_WAIT_SECONDS_MAX)

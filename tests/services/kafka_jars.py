@@ -1,4 +1,4 @@
-"""The jars of a Kafka broker, fetched once for a user by Maven. Uses the standard library alone: `scripts/services-kafka`
+"""The jars of a Kafka broker, fetched once for a user by Maven. Uses the standard library alone: `scripts/services`
 runs it before there is anything else.
 
     python tests/services/kafka_jars.py

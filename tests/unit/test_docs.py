@@ -14,7 +14,7 @@ from holdfast import errors
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from documents import ON_SPARK, ROOT, WHILE_RUNNING, WITH_EXAMPLES, WITH_POSTGRES, blocks, in_memory, name_of
+from documents import MARKERS_ON_SPARK, ROOT, WHILE_RUNNING, WITH_EXAMPLES, blocks, in_memory, name_of
 
 SOURCES = ROOT / "src" / "holdfast"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("docs/**/*.md")])
@@ -41,7 +41,7 @@ def test_every_block_is_run(page: Path) -> None:
     left_out = [
         f"{name_of(page)}:{block.line}"
         for block in blocks(page)
-        if block.language not in ("python", "sh", "text") or block.marker not in ("", ON_SPARK, WITH_POSTGRES, WHILE_RUNNING)
+        if block.language not in ("python", "sh", "text") or block.marker not in ("", *MARKERS_ON_SPARK, WHILE_RUNNING)
     ]
     assert left_out == []
 

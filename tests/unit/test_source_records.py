@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from holdfast.errors import InvalidStep
+from holdfast.errors import InputError, InvalidStep
 from holdfast.spark.sources.formats import Avro, Csv, Json, Text
 from holdfast.spark.sources.malformed import Malformed
 
@@ -319,39 +319,61 @@ class TestCsv:
         ]
     )
 
-    def decode(self, texts, line=None):
-        kind = pa.struct([("texts", pa.list_(pa.string())), ("line", pa.string())])
-        values = pa.array([{"texts": texts, "line": line}], kind)
-        decoder = Csv(self.SCHEMA).decoder(self.SCHEMA, "UTC")
-        [row] = decoder.rows(values)
-        return (row.reason, decoder.raw(values)[0].as_py()) if isinstance(row, Malformed) else row
+    def decode(self, line, **options):
+        [row] = rows(Csv(self.SCHEMA, **options), self.SCHEMA, line if isinstance(line, bytes) else line.encode())
+        return row.reason if isinstance(row, Malformed) else row
 
     def test_values(self):
         at = datetime.datetime(2026, 3, 1, tzinfo=UTC)
-        assert self.decode(["a,b", "5", "1.50", "2026-03-01T00:00:00Z", "True"]) == ("a,b", 5, Decimal("1.50"), at, True)
-        assert self.decode(["a", None, None, None, None]) == ("a", None, None, None, None)
+        wanted = ('a,"b"', 5, Decimal("1.50"), at, True)
+        assert self.decode('"a,""b""",5,1.50,2026-03-01T00:00:00Z,True') == wanted
+        assert self.decode('"a,""b""";5;1.50;2026-03-01T00:00:00Z;true', separator=";") == wanted
+        assert self.decode("a,,,,") == ("a", None, None, None, None)
+        assert len(self.decode("x" * (1 << 20) + ",,,,")[0]) == 1 << 20
 
     @pytest.mark.parametrize(
-        ("texts", "reason"),
+        ("line", "reason"),
         [
-            ([None, "5", None, None, None], "Expected a value, got nothing - at `$.card`"),
-            (["a,b", "5.5", None, None, None], "Expected `int`, got `float` - at `$.n`"),
-            (["a", "five", None, None, None], "Expected a number or a boolean, got another text - at `$.n`"),
-            (["a", "99999999999", None, None, None], "Expected `int` <= 2147483647 - at `$.n`"),
-            (["a", None, "1.555", None, None], "Number does not fit decimal(6,2) - at `$.amount`"),
-            (["a", None, "x", None, None], "Invalid decimal string - at `$.amount`"),
-            (["a", None, None, "12:30", None], "Invalid RFC3339 encoded datetime - at `$.at`"),
-            (["a", None, None, None, "1"], "Expected `bool`, got `int` - at `$.yes`"),
-            (["\ufffd", None, None, None, None], "not UTF-8, or with the character U+FFFD - at `$.card`"),
+            (",5,,,", "Expected a value, got nothing - at `$.card`"),
+            ("a,5.5,,,", "Expected `int`, got `float` - at `$.n`"),
+            ("a,five,,,", "Expected a number or a boolean, got another text - at `$.n`"),
+            ("a, 5 x,,,", "Expected a number or a boolean, got another text - at `$.n`"),
+            ("a,99999999999,,,", "Expected `int` <= 2147483647 - at `$.n`"),
+            ("a,,1.555,,", "Number does not fit decimal(6,2) - at `$.amount`"),
+            ("a,,x,,", "Invalid decimal string - at `$.amount`"),
+            ("a,,,12:30,", "Invalid RFC3339 encoded datetime - at `$.at`"),
+            ("a,,,,1", "Expected `bool`, got `int` - at `$.yes`"),
+            (b"\xff,,,,", "not UTF-8: invalid start byte at byte 0"),
+            ("a", "1 values in place of 5"),
+            ("a" + "," * 30_000, "30001 values in place of 5"),
+            ('"a,,,,', "not a line of CSV: unexpected end of data"),
+            ('"a"b,,,,', "not a line of CSV: ',' expected after '\"'"),
         ],
     )
-    def test_values_that_are_refused(self, texts, reason):
-        told, raw = self.decode(texts)
-        assert told == reason
-        assert raw.decode().startswith('"a,b"' if texts[0] == "a,b" else texts[0] or "")
+    def test_values_that_are_refused(self, line, reason):
+        assert self.decode(line) == reason
 
-    def test_a_line_that_spark_could_not_take_apart(self):
-        assert self.decode([None] * 5, line="a;b") == ("not a line of 5 values", b"a;b")
+    def batch(self, *rows):
+        return pa.RecordBatch.from_pylist(
+            [{"value": line, "file": file, "block": block} for line, file, block in rows],
+            pa.schema([("value", pa.binary()), ("file", pa.string()), ("block", pa.int64())]),
+        )
+
+    def test_the_first_line_of_each_file_is_its_header(self):
+        header = b"card,n,amount,at,yes"
+        batches = [
+            self.batch((header, "a", 0), (header, "a", 0), (b"1", "a", 0)),
+            self.batch((b"2", "a", 0), (b"3", "b", 500), (b"4", "b", 500)),
+            self.batch((header, "c", 0)),
+            self.batch((b"5", "c", 0)),
+        ]
+        kept = Csv(self.SCHEMA, header=True).records(iter(batches), self.SCHEMA.names)
+        assert [line for batch in kept for line in batch.column(0).to_pylist()] == [header, b"1", b"2", b"3", b"4", b"5"]
+
+    @pytest.mark.parametrize("line", [b"n,card,amount,at,yes", b"a,1,1,,", b"\xff", b"card"])
+    def test_another_header(self, line):
+        with pytest.raises(InputError, match="The first line of 'a' does not have the names of the columns"):
+            list(Csv(self.SCHEMA, header=True).records(iter([self.batch((line, "a", 0))]), self.SCHEMA.names))
 
 
 def of_types(*kinds):

@@ -5,6 +5,7 @@ from holdfast.spark.sinks.collect import Collect
 from holdfast.spark.sinks.console import Console
 from holdfast.spark.sinks.delta import Delta
 from holdfast.spark.sinks.function import ForeachBatch
+from holdfast.spark.sinks.kafka import Kafka
 from holdfast.spark.sinks.modes import Mode
 from holdfast.spark.sinks.parquet import Parquet
 from holdfast.spark.sinks.plans import plan_of, stored_query_id
@@ -20,6 +21,7 @@ __all__ = [
     "Delta",
     "DuckDB",
     "ForeachBatch",
+    "Kafka",
     "Mode",
     "Parquet",
     "Postgres",

@@ -1,10 +1,12 @@
-"""Lines of CSV: taken apart by Spark into texts, and each text read as the type of its column."""
+"""Lines of CSV (RFC 4180, a record a line): taken apart by Python's own reader, and each value read as the type of its
+column."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import io
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -12,15 +14,15 @@ import pyarrow as pa
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import DataType, StructType
 
+from holdfast.errors import InputError
 from holdfast.spark.sources.decoder import Decoder, Row
 from holdfast.spark.sources.malformed import Malformed
 from holdfast.spark.sources.record_types import converter, record_class
+from holdfast.spark.sources.text_records import not_utf8
 
-__all__ = ["CsvDecoder", "csv_problems"]
+__all__ = ["CsvDecoder", "csv_problems", "without_headers"]
 
 _NESTED = (StructType, spark_types.ArrayType, spark_types.MapType)
-_LOST = "\ufffd"
-"""What Spark puts in the place of bytes that are not UTF-8."""
 
 
 def csv_problems(kind: DataType, where: str) -> list[str]:
@@ -31,35 +33,73 @@ def csv_problems(kind: DataType, where: str) -> list[str]:
 
 
 class CsvDecoder(Decoder):
-    """Reads what Spark has made of lines as rows of a schema: structs of the texts, and of the line if it has another number
-    of them."""
+    """Reads lines as rows of a schema."""
 
     def __init__(self, schema: StructType, zone: str, separator: str) -> None:
         self._fields = [_Field(field, zone) for field in schema.fields]
         self._separator = separator
 
     def rows(self, values: pa.Array) -> list[Row | Malformed]:
-        texts, lines = (column.to_pylist() for column in values.flatten())
-        return [self._row(some, line) for some, line in zip(texts, lines, strict=True)]
+        with _any_size():
+            return [self._row(line) for line in values.to_pylist()]
 
-    def raw(self, values: pa.Array) -> pa.Array:
-        """The lines as bytes; of those that Spark has taken apart, a line with the same values."""
-        texts, lines = (column.to_pylist() for column in values.flatten())
-        known = [self._joined(some) if line is None else line for some, line in zip(texts, lines, strict=True)]
-        return pa.array([line.encode() for line in known], pa.binary())
-
-    def _row(self, texts: list[str | None], line: str | None) -> Row | Malformed:
-        if line is not None:
-            return Malformed(f"not a line of {len(self._fields)} values")
+    def _row(self, line: bytes) -> Row | Malformed:
         try:
+            texts = _taken_apart(line, self._separator)
+            if len(texts) != len(self._fields):
+                return Malformed(f"{len(texts)} values in place of {len(self._fields)}")
             return tuple(field.read(text) for field, text in zip(self._fields, texts, strict=True))
         except Malformed as error:
             return error
 
-    def _joined(self, texts: list[str | None]) -> str:
-        made = io.StringIO()
-        csv.writer(made, delimiter=self._separator, lineterminator="").writerow(texts)
-        return made.getvalue()
+
+def without_headers(batches: Iterator[pa.RecordBatch], names: Sequence[str], separator: str) -> Iterator[pa.RecordBatch]:
+    """The lines that are not the first of their file. `file` and `block` say where each is from; those of a file come one
+    after the other. Raises InputError if the first one has other names."""
+    last = None
+    for batch in batches:
+        keep = []
+        for line, file, block in zip(*(batch.column(name).to_pylist() for name in ("value", "file", "block")), strict=True):
+            is_header = block == 0 and file != last
+            if is_header:
+                _check_header(line, file, names, separator)
+            keep.append(not is_header)
+            last = file
+        yield batch.filter(pa.array(keep, pa.bool_()))
+
+
+def _check_header(line: bytes, file: str, names: Sequence[str], separator: str) -> None:
+    try:
+        with _any_size():
+            found = _taken_apart(line, separator)
+    except Malformed:
+        found = []
+    if [name.strip() for name in found] != list(names):
+        raise InputError(
+            f"The first line of {file!r} does not have the names of the columns.",
+            detail=f"They are {separator.join(names)}.",
+            todo="correct the file, or the schema; if files have no such line, leave out header=True",
+        )
+
+
+def _taken_apart(line: bytes, separator: str) -> list[str]:
+    try:
+        [texts] = csv.reader([line.decode()], delimiter=separator, strict=True)
+    except UnicodeDecodeError as error:
+        raise Malformed(not_utf8(error)) from None
+    except (csv.Error, ValueError) as error:
+        raise Malformed(f"not a line of CSV: {error}") from None
+    return texts
+
+
+@contextlib.contextmanager
+def _any_size() -> Iterator[None]:
+    """Values can be of any size in this block. The limit is one of the process, in which other code runs too."""
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 class _Field:
@@ -69,9 +109,14 @@ class _Field:
         self._convert = converter(field.dataType, zone, "iso")
         self._decode = _reader(field.dataType)
 
-    def read(self, text: str | None) -> Any:
+    def read(self, text: str) -> Any:
         try:
-            return self._read(text)
+            if text:
+                value = self._decode(text)
+                return value if self._convert is None else self._convert(value)
+            if self._nullable:
+                return None
+            reason = "Expected a value, got nothing"
         except msgspec.ValidationError as error:
             reason = str(error).partition(" - at ")[0]
         except msgspec.DecodeError:
@@ -79,16 +124,6 @@ class _Field:
         except Malformed as error:
             reason = error.reason
         raise Malformed(f"{reason} - at `$.{self._name}`")
-
-    def _read(self, text: str | None) -> Any:
-        if text is None:
-            if not self._nullable:
-                raise Malformed("Expected a value, got nothing")
-            return None
-        if _LOST in text:
-            raise Malformed("not UTF-8, or with the character U+FFFD")
-        value = self._decode(text)
-        return value if self._convert is None else self._convert(value)
 
 
 def _reader(kind: DataType) -> Callable[[str], Any]:

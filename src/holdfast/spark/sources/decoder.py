@@ -21,7 +21,3 @@ class Decoder(abc.ABC):
     @abc.abstractmethod
     def rows(self, values: pa.Array) -> list[Row | Malformed]:
         """A row for each value, none of which is null, or why there is none. Raises nothing for any value."""
-
-    def raw(self, values: pa.Array) -> pa.Array:
-        """The values as the bytes that a dead letter has."""
-        return values

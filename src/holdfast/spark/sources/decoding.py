@@ -80,7 +80,7 @@ def decoding_stage(plan: DecodingPlan) -> Callable[[Iterator[pa.RecordBatch]], I
     def holdfast_source(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carried():
             stage = _Stage(plan)
-            for batch in batches:
+            for batch in plan.format.records(batches, plan.value.names):
                 yield stage.decoded(batch)
 
     return holdfast_source
@@ -180,8 +180,6 @@ class _Stage:
             # What is not needed is not sent back.
             return pa.nulls(rows, field.type)
         column = batch.column(field.name)
-        if field.name == VALUE:
-            column = self._decoder.raw(column)
         return pc.if_else(pa.array(bad), column.cast(field.type), pa.scalar(None, field.type))
 
     def _check_none(self, batch: pa.RecordBatch, reasons: dict[int, str]) -> None:

@@ -21,8 +21,7 @@ from holdfast.spark.stages.unpack import Outputs
 
 __all__ = ["Files"]
 
-_FILE = "file"
-_CORRUPT = "_holdfast_line"
+_OWN = {"file_path": "file", "file_block_start": "block"}
 
 
 class Files(Source):
@@ -30,10 +29,10 @@ class Files(Source):
 
         payments = hf.sources.Files("/data/in", hf.sources.Json("card string not null, amount double")).read(spark)
 
-    `format` is `Json` (an object a line; blank lines are ignored), `Csv`, `Text` or `Parquet`. Each malformed line goes to
-    `dead_letter`, with the file, the line and the reason; or fails its micro-batch, with `on_malformed="fail"`. A file must
-    be whole when it appears: write it elsewhere, and rename it. `columns={"file": "name"}` adds the file's path to the
-    rows. `max_files_per_trigger` bounds the files of a micro-batch. `options` are those of Spark's file source.
+    `format` is `Json` (an object a line), `Csv`, `Text` or `Parquet`; blank lines of JSON and CSV are ignored. A malformed
+    line goes to `dead_letter`, with the file, the line and the reason; or fails its micro-batch, with `on_malformed="fail"`.
+    A file must be whole when it appears: write it elsewhere, and rename it. `columns={"file": "name"}` adds the file's path
+    to the rows. `max_files_per_trigger` bounds the files of a micro-batch. `options` are those of Spark's file source.
     """
 
     def __init__(
@@ -74,48 +73,29 @@ class Files(Source):
             return Outputs(
                 {"main": reader.schema(self._format.columns()).parquet(self.path).select(*self._parquet_columns())}
             )
-        raw = self._csv(reader, self._format) if isinstance(self._format, Csv) else self._lines(reader)
-        return self._reading().outputs(raw)
+        return self._reading().outputs(self._lines(reader))
 
     def _parquet_columns(self) -> Iterator[Any]:
         yield from (F.col(quoted(name)) for name in self._format.columns().names)
         yield from (F.col("_metadata.file_path").alias(called) for called in self._columns.values())
 
     def _lines(self, reader: Any) -> DataFrame:
-        # As text: Spark's own reader of JSON lets through what goes on after its end, and much else.
-        raw: DataFrame = reader.text(self.path).select(
-            F.col("value").cast("binary"), F.col("_metadata.file_path").alias(_FILE)
-        )
-        return raw.where(F.trim(F.col("value").cast("string")) != "") if isinstance(self._format, Json) else raw
-
-    def _csv(self, reader: Any, format: Csv) -> DataFrame:
-        names = format.columns().names
-        texts = StructType([StructField(name, spark_types.StringType()) for name in [*names, _CORRUPT]])
-        settings = {
-            "header": str(format.header).lower(),
-            "sep": format.separator,
-            "mode": "PERMISSIVE",
-            "columnNameOfCorruptRecord": _CORRUPT,
-            # The names in a header are compared with those of the schema.
-            "enforceSchema": "false",
-            # Whether a line is whole does not depend on which columns are used.
-            "columnPruning": "false",
-        }
-        read: DataFrame = reader.schema(texts).options(**settings).csv(self.path)
-        value = F.struct(F.array(*(quoted(name) for name in names)).alias("texts"), F.col(_CORRUPT).alias("line"))
-        return read.select(value.alias("value"), F.col("_metadata.file_path").alias(_FILE))
+        # As text: Spark's own readers of JSON and CSV let through much that is malformed, or change it.
+        own = [F.col(f"_metadata.{name}").alias(called) for name, called in _OWN.items()]
+        raw: DataFrame = reader.text(self.path).select(F.col("value").cast("binary"), *own)
+        return raw if isinstance(self._format, Text) else raw.where(F.trim(F.col("value").cast("string")) != "")
 
     def _reading(self) -> Reading:
         return Reading(
             kind="Files",
             source=repr(self.path),
             format=self._format,
-            own=StructType([StructField(_FILE, spark_types.StringType())]),
+            own=StructType([StructField("file", spark_types.StringType()), StructField("block", spark_types.LongType())]),
             kept=self._columns,
-            letter=[_FILE, "value"],
+            letter=["file", "value"],
             on_malformed=self._on_malformed,
-            tombstones="malformed",
             event_time=self._event_time,
+            more=["block"] if isinstance(self._format, Csv) else [],
         )
 
     def __repr__(self) -> str:
@@ -125,7 +105,7 @@ class Files(Source):
 def _problems(format: Any, columns: Any, most: Any) -> Iterator[str]:
     if not isinstance(format, (Json, Csv, Text, Parquet)):
         yield f"The format is {format!r}; give hf.sources.Json(schema), Csv(schema), Text() or Parquet(schema)."
-    if columns is not None and (not isinstance(columns, Mapping) or {*columns} - {_FILE}):
+    if columns is not None and (not isinstance(columns, Mapping) or {*columns} - {"file"}):
         yield f"columns is {columns!r}; the only one is the file's path: columns={{'file': 'name'}}."
     if most is not None and (type(most) is not int or most < 1):
         yield f"max_files_per_trigger is {most!r}; give a whole number from 1 on."

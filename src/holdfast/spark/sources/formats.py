@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import abc
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import StructField, StructType
 
 from holdfast.errors import InvalidStep, MissingExtra
 from holdfast.spark.sources.avro_records import AvroDecoder, parsed_schema
 from holdfast.spark.sources.avro_types import Unreadable, avro_fields
-from holdfast.spark.sources.csv_records import CsvDecoder, csv_problems
+from holdfast.spark.sources.csv_records import CsvDecoder, csv_problems, without_headers
 from holdfast.spark.sources.decoder import Decoder
 from holdfast.spark.sources.json_records import JsonDecoder
 from holdfast.spark.sources.record_types import Times, type_problems
@@ -50,6 +51,10 @@ class Format(abc.ABC):
     @abc.abstractmethod
     def decoder(self, schema: StructType, zone: str) -> Decoder:
         """What reads the records. `zone` is the session's time zone."""
+
+    def records(self, batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """What of the batches are records."""
+        return batches
 
     @abc.abstractmethod
     def _schema(self) -> StructType: ...
@@ -156,10 +161,11 @@ class Raw(Format):
 
 @dataclass(frozen=True)
 class Csv(Format):
-    """Lines of CSV, in files. Spark takes the lines apart; the values are then read as strictly as those of `Json`.
+    """Lines of CSV (RFC 4180), in files: a record a line, with a value for each column. Values are read as strictly as those
+    of `Json`. One that is empty is null.
 
-    Malformed are lines with more or fewer values than the schema has columns. A value that is empty is null. With
-    `header=True` the first line of each file has the names of the columns, and others than the schema's fail the query.
+    With `header=True` the first line of each file has the names of the columns. If they are others than the schema's, the
+    values of the whole file would be in wrong columns: that fails the query.
     """
 
     schema: Schema
@@ -179,6 +185,9 @@ class Csv(Format):
 
     def _problems(self, field: StructField) -> Iterator[str]:
         yield from csv_problems(field.dataType, field.name) or type_problems(field.dataType, field.name)
+
+    def records(self, batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return without_headers(batches, names, self.separator) if self.header else batches
 
     def decoder(self, schema: StructType, zone: str) -> Decoder:
         return CsvDecoder(schema, self.time_zone or zone, self.separator)

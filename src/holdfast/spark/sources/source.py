@@ -58,6 +58,8 @@ class Reading:
     text_key: bool = False
     """Whether the column `key` is a text in rows."""
     event_time: EventTime | None = None
+    more: Sequence[str] = ()
+    """Those of them that only the format looks at."""
 
     def outputs(self, raw: DataFrame) -> Outputs:
         """`main`, and `dead_letter` if there can be any. `raw` has the column `value` and the source's own."""
@@ -114,7 +116,7 @@ class Reading:
         return StructType([*fields, StructField("reason", spark_types.StringType())])
 
     def _needed(self, plan: DecodingPlan) -> Iterator[Any]:
-        names = dict.fromkeys([VALUE, *self.letter, *(name for name, _ in plan.kept)])
+        names = dict.fromkeys([VALUE, *self.letter, *self.more, *(name for name, _ in plan.kept)])
         yield from (F.col(name) for name in names)
         if self.event_time is not None:
             yield F.current_timestamp().alias(NOW)
