@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,8 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from holdfast.checkpoint.labels import labels  # noqa: E402
-from holdfast.spark.stages.pack import pack_function  # noqa: E402
+from holdfast.spark.stages import pack  # noqa: E402
+from holdfast.spark.stages.pack import pack_function, source_by_content  # noqa: E402
 from holdfast.spark.stages.payload import PAYLOAD_BYTES_MAX, from_payload, to_payloads  # noqa: E402
 
 KEY_GROUPS = 4
@@ -43,6 +45,31 @@ class TestPayloads:
 
 
 class TestPack:
+    def test_where_tasks_have_other_numbers_in_a_replay_their_rows_say_which_is_which(self, monkeypatch):
+        tasks = [
+            pa.record_batch([pa.array([0] * 3, pa.int32()), pa.array([n, n + 1, n + 2])], names=["group", "v0"])
+            for n in (7, 5)
+        ]
+
+        def order(numbers):
+            rows = []
+            for number, batch in zip(numbers, tasks, strict=True):
+                monkeypatch.setattr(
+                    pack.TaskContext, "get", lambda number=number: SimpleNamespace(partitionId=lambda: number)
+                )
+                made = pack_function(1, "test", by_content=True)(iter([batch]))
+                rows += [row for rows in made for row in rows.to_pylist() if row["payload"] is not None]
+            rows.sort(key=lambda row: (row["source"], row["part"]))
+            return [row["v0"] for row in rows_of([row["payload"] for row in rows])]
+
+        assert order([0, 1]) == order([1, 0])
+
+    def test_times_that_python_has_not_can_be_told_apart(self):
+        times = pa.array([-(2**62), 2**62], pa.timestamp("us"))
+        first, second = (pa.record_batch([times.slice(n, 1)], names=["at"]) for n in (0, 1))
+        assert source_by_content(first) < 0
+        assert source_by_content(first) != source_by_content(second)
+
     def test_rows_of_a_group_can_be_put_in_order_again(self):
         """Whatever the shuffle does with them: source and part say it, also where a group has several payloads."""
         count = 200_000

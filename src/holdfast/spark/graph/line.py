@@ -37,7 +37,7 @@ from holdfast.spark.stages.line import (
     unpack_origins,
 )
 from holdfast.spark.stages.processor import transformed, with_batch_time
-from holdfast.spark.steps.lineage import BuiltStep, analyzed
+from holdfast.spark.steps.lineage import BuiltStep, analyzed, tasks_vary
 
 __all__ = ["Line", "line_of"]
 
@@ -135,7 +135,8 @@ class _Builder:
                 weave.follow(woven, link)
             ways.append((way, woven))
         wide, lanes = self._lanes(weave, ways, [])
-        pack = pack_lanes(lanes, stage=0, beacons=self._beacons(), passing=False)
+        by_content = tasks_vary(branch.base)
+        pack = pack_lanes(lanes, stage=0, beacons=self._beacons(), passing=False, by_content=by_content)
         return self._catalyst.frame(wide).mapInArrow(pack, LINE_SCHEMA)
 
     def _beacons(self) -> list[Beacon]:

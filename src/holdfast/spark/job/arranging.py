@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.checkpoint.files.choice import files_of
 from holdfast.checkpoint.labels import slot_of_manifest
 from holdfast.checkpoint.layout import find_checkpoint
+from holdfast.checkpoint.leftovers import remove_uncommitted_state
 from holdfast.checkpoint.start_check import check_start
 from holdfast.errors import InvalidStep, StateConflict
 from holdfast.spark.graph.placing import Place, Placement, Stored, placed
@@ -38,7 +39,9 @@ def arranged(outline: Outline, job: str, checkpoint: str, changes: GraphChanges)
     """The query of a job on a checkpoint, and sentences that say what has changed. Writes the manifest, and rearranges
     stored state if it must. The caller must hold the lock."""
     manifest = open_manifest(outline.spark, checkpoint, job)
-    check_start(files_of(outline.spark, checkpoint), checkpoint, _operators_wanted(manifest, outline))
+    files = files_of(outline.spark, checkpoint)
+    check_start(files, checkpoint, _operators_wanted(manifest, outline))
+    remove_uncommitted_state(files, checkpoint)
     names = {step.plan.name for step in outline.steps}
     if manifest.recorded is None and (outline.as_built is None or changes.rename or changes.drop) and _has_commits(manifest):
         # No job has written this checkpoint, but a query of Spark's own `writeStream`: the state itself knows its steps.

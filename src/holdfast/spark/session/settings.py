@@ -18,7 +18,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from holdfast.errors import HoldfastError
-from holdfast.spark.session.checkpoint_files import local_file_settings
+from holdfast.spark.session.checkpoint_files import keep_safe, local_file_settings
 from holdfast.spark.session.home import lean_home
 from holdfast.spark.session.kafka_connector import jar_settings
 from holdfast.spark.session.properties import MEMORY_BUDGET
@@ -122,7 +122,9 @@ def session(
     for option, value in settings.items():
         builder = builder.config(option, value)
     with lean_home():
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+    keep_safe(spark)
+    return spark
 
 
 def memory_budget_bytes(spark: SparkSession) -> int:

@@ -31,7 +31,7 @@ from pyspark.sql import Row
 from holdfast.checkpoint.labels import labels, slot_of_label
 from holdfast.spark.errors.transport import carried
 from holdfast.spark.stages.handoff import Handoff
-from holdfast.spark.stages.pack import chunks, payloads_by_label
+from holdfast.spark.stages.pack import chunks, payloads_by_label, source_by_content
 from holdfast.spark.stages.payload import from_payload, to_payloads
 from holdfast.spark.stages.plan import StepPlan
 from holdfast.spark.stages.processor import KeyGroupProcessor, Packed, batch_time_of, wake_soon
@@ -152,10 +152,15 @@ class Stop:
 
 
 def pack_lanes(
-    lanes: Sequence[Lane | SinkLane], *, stage: int, beacons: Sequence[Beacon] = (), passing: bool
+    lanes: Sequence[Lane | SinkLane],
+    *,
+    stage: int,
+    beacons: Sequence[Beacon] = (),
+    passing: bool,
+    by_content: bool = False,
 ) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow`: packs wide rows for the steps and sinks that they go to. If `passing`, the first columns
-    are those of the line, and rows that have a label pass as they are."""
+    are those of the line, and rows that have a label pass as they are. `by_content`: see `pack.py`."""
 
     def pack(batches: Batches) -> Batches:
         context = TaskContext.get()
@@ -163,14 +168,16 @@ def pack_lanes(
         packers = [_packer(lane, task) for lane in lanes]
         if task == 0 and beacons:
             yield _line_rows([(beacon.route, beacon.label, None) for beacon in beacons], 0, _BEACON_PART, step=0)
-        part = 0
-        for chunk in chunks(batches):
+        part, source = 0, _source(stage, _AFTER_IT, task)
+        for number, chunk in enumerate(chunks(batches)):
+            if by_content and number == 0:
+                source = source_by_content(chunk)
             if passing:
                 yield _passing(chunk)
             for packed in packers:
                 rows = packed(chunk)
                 if rows:
-                    yield _line_rows(rows, _source(stage, _AFTER_IT, task), part)
+                    yield _line_rows(rows, source, part)
                     part += len(rows)
 
     return pack

@@ -27,6 +27,7 @@ __all__ = [
     "step_at",
     "steps_above",
     "steps_in",
+    "tasks_vary",
 ]
 
 _MARK = re.compile(r"holdfast_step_(\d+)")
@@ -104,6 +105,13 @@ def doubled_steps(frame: DataFrame) -> list[BuiltStep]:
 def has_watermark(frame: DataFrame) -> bool:
     """Whether the rows of a stream have a watermark."""
     return any(node.nodeName() == "EventTimeWatermark" for node in _streaming_nodes(analyzed(frame)))
+
+
+def tasks_vary(plan: Any) -> bool:
+    """Whether a replay may give the rows of a task to one with another number. Kafka's connector plans its tasks in the
+    order in which it has met the partitions of topics, which is another after a restart."""
+    leaves = [node for node in _streaming_nodes(plan) if node.nodeName() == "StreamingRelationV2"]
+    return any(str(leaf.sourceName()) == "kafka" for leaf in leaves)
 
 
 def step_at(node: Any) -> BuiltStep | None:

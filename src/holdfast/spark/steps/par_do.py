@@ -33,7 +33,7 @@ from holdfast.spark.stages.plan import Reader, StepPlan
 from holdfast.spark.stages.processor import OUTPUT_SCHEMA, StepProcessor, transformed, with_batch_time
 from holdfast.spark.stages.unpack import Outputs, unpack
 from holdfast.spark.steps.initial_state import initial_blobs, initial_problems
-from holdfast.spark.steps.lineage import has_watermark, register, steps_above
+from holdfast.spark.steps.lineage import analyzed, has_watermark, register, steps_above, tasks_vary
 from holdfast.spark.steps.side_inputs import send_all
 from holdfast.spark.steps.source import KeyedSource
 from holdfast.spark.steps.starting import watch_starts
@@ -238,7 +238,8 @@ def outputs_of(
     main_first = {tag: schemas[tag] for tag in sorted(schemas, key=lambda tag: tag != MAIN_TAG)}
     # A step over a batch has no state in a checkpoint, whatever query its rows go into.
     built = register(plan, metrics) if source.df.isStreaming else None
-    pack = pack_function(plan.key_groups, "holdfast_bounded_step" if built is None else built.mark, lift)
+    name = "holdfast_bounded_step" if built is None else built.mark
+    pack = pack_function(plan.key_groups, name, lift, by_content=tasks_vary(analyzed(source.df)))
     prepared = source.prepared(plan.key_groups, plan.parallel_over)
     packed = prepared.mapInArrow(pack, PACKED_SCHEMA)
     if built is not None:

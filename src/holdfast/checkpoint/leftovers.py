@@ -1,0 +1,33 @@
+"""State that an attempt has left whose micro-batch was never committed.
+
+Spark runs that micro-batch again, from the state before it, and writes the same versions of state once more. The second
+attempt need not come to the same bytes. Files of the first must not be mixed with those of the second: a snapshot of the
+first would be read with the changes that follow the second. So they are removed before a job goes on.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.checkpoint.files.choice import Files, join
+from holdfast.checkpoint.query_files import number_of
+
+__all__ = ["remove_uncommitted_state"]
+
+_VERSION = re.compile(r"(\d+)\.(?:changelog|zip)")
+
+
+def remove_uncommitted_state(files: Files, checkpoint: str) -> None:
+    """Removes the versions of state that follow the last committed micro-batch. The caller must hold the lock."""
+    planned, committed = (_numbers(files, join(checkpoint, log)) for log in ("offsets", "commits"))
+    version = max(planned & committed, default=-1) + 1
+    for operator in _numbers(files, join(checkpoint, "state")):
+        for partition in _numbers(files, join(checkpoint, "state", str(operator))):
+            for entry in files.entries(join(checkpoint, "state", str(operator), str(partition))) or ():
+                found = _VERSION.fullmatch(entry.name)
+                if found is not None and not entry.is_directory and int(found[1]) > version:
+                    files.remove(entry.path)
+
+
+def _numbers(files: Files, folder: str) -> set[int]:
+    return {number for entry in files.entries(folder) or () if (number := number_of(entry.name)) is not None}

@@ -1,0 +1,39 @@
+"""State of micro-batches that were never committed is removed, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.checkpoint.files.local import LocalFiles
+from holdfast.checkpoint.leftovers import remove_uncommitted_state
+
+
+@pytest.mark.parametrize(("committed", "kept"), [([], 0), ([0], 1), ([0, 1, 2], 3)])
+def test_only_what_follows_the_last_commit_goes(tmp_path, committed, kept):
+    names = {
+        "offsets": ["0", "1", "2", "3"],
+        "commits": [str(number) for number in committed],
+        "state/0/_metadata": ["v2"],
+        "state/0/0": [f"{n}.{kind}" for n in range(1, 6) for kind in ("changelog", "zip")] + ["9.changelog.tmp", "_lock"],
+        "state/0/0/SSTs": ["000001.sst"],
+        "state/1/3": [f".{n}.changelog.crc" for n in range(1, 6)] + [f"{n}.changelog" for n in range(1, 6)],
+        "sources/0": ["7"],
+    }
+    for folder, files in names.items():
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        for name in files:
+            (tmp_path / folder / name).touch()
+    remove_uncommitted_state(LocalFiles(), str(tmp_path))
+    for folder, files in names.items():
+        left = {path.name for path in (tmp_path / folder).iterdir() if path.is_file()}
+        gone = {n for n in range(1, 6) if n > kept} if folder in ("state/0/0", "state/1/3") else set()
+        assert left == {name for name in files if not (name.strip(".").split(".")[0].isdigit() and _number(name) in gone)}
+
+
+def _number(name):
+    return int(name.strip(".").split(".")[0])
+
+
+def test_without_state_there_is_nothing_to_do(tmp_path):
+    remove_uncommitted_state(LocalFiles(), str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
