@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from pathlib import Path
 
 from ledger import OUTPUT, Ledger  # type: ignore[import-not-found]  # run as a script, from its own folder
 from pipeline import Hold, pipeline_job  # type: ignore[import-not-found]
@@ -67,10 +68,18 @@ def _job(options: argparse.Namespace) -> hf.Job:
     source = source.option("maxFilesPerTrigger", options.files_at_once)
     stream = hf.keyed(source.json(options.input), key="k", value="v", timestamp="at", watermark="10 seconds")
     rows = stream.par_do(Ledger(), output=OUTPUT, key_groups=4)
-    sink = hf.sinks.Sqlite(options.output, "ledger") if options.sink == "sqlite" else hf.sinks.Parquet(options.output)
     trigger = None if options.until_stopped else "available now"
     job = hf.Job("ledger", checkpoint=options.checkpoint, trigger=trigger, progress=False)
-    return job.write(rows, sink)
+    return job.write(rows, _sink(options.sink, options.output))
+
+
+def _sink(kind: str, output: str) -> hf.sinks.Sink:
+    """The ledger's. Of a PostgreSQL server, `output` is a file that says where it is."""
+    if kind == "postgres":
+        return hf.sinks.Postgres(Path(output).read_text(), "ledger", schema="ledger")
+    if kind == "duckdb":
+        return hf.sinks.DuckDB(output, "ledger")
+    return hf.sinks.Sqlite(output, "ledger") if kind == "sqlite" else hf.sinks.Parquet(output)
 
 
 def _watch(seconds_max: float, parent: int) -> None:

@@ -29,6 +29,7 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.002
 _STILL_SECONDS_MAX = 90
 _COLUMNS = ["k", "event", "life", "n", "value", "at", "total", "digest"]
+_QUOTED = ", ".join(f'"{column}"' for column in _COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Place:
 
     root: Path
     sink: str = "sqlite"
-    """The ledger's: "sqlite" or "parquet". "several": the job is the pipeline, with sinks of its own in a folder."""
+    """The ledger's: "sqlite", "parquet", "duckdb" or "postgres". "several": the job is the pipeline, with sinks of its own
+    in a folder."""
 
     @property
     def input(self) -> Path:
@@ -49,7 +51,8 @@ class Place:
 
     @property
     def output(self) -> Path:
-        return self.root / ("rows.sqlite" if self.sink == "sqlite" else "rows")
+        """The sink's own; a file that says where the server is, if it is one."""
+        return self.root / (f"rows.{self.sink}" if self.sink in ("sqlite", "duckdb", "postgres") else "rows")
 
     def begun(self) -> int:
         """The last micro-batch that has begun, or -1."""
@@ -96,7 +99,7 @@ class Place:
         """Changes whenever the sink is written to."""
         if self.sink == "parquet":
             return frozenset(_names(self.output))
-        journal = self.output.with_name(self.output.name + "-journal")
+        journal = self.output.with_name(self.output.name + (".wal" if self.sink == "duckdb" else "-journal"))
         try:
             return journal.exists(), self.output.stat().st_mtime_ns
         except FileNotFoundError:
@@ -120,6 +123,18 @@ def read_sink(place: Place) -> Iterator[Row]:
     if place.sink == "sqlite":
         with closing(sqlite3.connect(place.output)) as database:
             yield from database.execute(f"SELECT {', '.join(_COLUMNS)} FROM ledger")
+        return
+    if place.sink == "duckdb":
+        import duckdb
+
+        with duckdb.connect(str(place.output), read_only=True) as connection:
+            yield from connection.execute(f"SELECT {_QUOTED} FROM ledger").fetchall()
+        return
+    if place.sink == "postgres":
+        import psycopg
+
+        with closing(psycopg.connect(place.output.read_text())) as session:
+            yield from session.execute(f"SELECT {_QUOTED} FROM ledger.ledger").fetchall()
         return
     for file in sorted(place.output.glob("batch_id=*/part-*.parquet")):
         rows = pq.ParquetFile(file).read(columns=_COLUMNS).to_pydict()
