@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from pathlib import Path
 
 from ledger import OUTPUT, Ledger  # type: ignore[import-not-found]  # run as a script, from its own folder
 from pipeline import Hold, pipeline_job  # type: ignore[import-not-found]
@@ -74,6 +75,11 @@ def _job(options: argparse.Namespace) -> hf.Job:
 
 
 def _ledger_sink(kind: str, output: str) -> hf.sinks.Sink:
+    """Of a PostgreSQL server, `output` is a file that says where it is."""
+    if kind == "postgres":
+        return hf.sinks.Postgres(Path(output).read_text(), "ledger", schema="ledger")
+    if kind == "duckdb":
+        return hf.sinks.DuckDB(output, "ledger")
     if kind == "sqlite":
         return hf.sinks.Sqlite(output, "ledger")
     return hf.sinks.Delta(output) if kind == "delta" else hf.sinks.Parquet(output)

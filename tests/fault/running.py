@@ -30,6 +30,7 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.002
 _STILL_SECONDS_MAX = 90
 _COLUMNS = ["k", "event", "life", "n", "value", "at", "total", "digest"]
+_QUOTED = ", ".join(f'"{column}"' for column in _COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Place:
 
     root: Path
     sink: str = "sqlite"
-    """The ledger's: "sqlite", "parquet" or "delta". "several", "several-delta": the job is the pipeline, with sinks of its
-    own in a folder. "edges": it is the one between Kafka and PostgreSQL."""
+    """The ledger's: "sqlite", "parquet", "delta", "duckdb" or "postgres". "several", "several-delta": the job is the
+    pipeline, with sinks of its own in a folder. "edges": it is the one between Kafka and PostgreSQL."""
 
     @property
     def program(self) -> list[str]:
@@ -60,7 +61,8 @@ class Place:
 
     @property
     def output(self) -> Path:
-        return self.root / ("rows.sqlite" if self.sink == "sqlite" else "rows")
+        """The sink's own; a file that says where the server is, if it is one."""
+        return self.root / (f"rows.{self.sink}" if self.sink in ("sqlite", "duckdb", "postgres") else "rows")
 
     def begun(self) -> int:
         """The last micro-batch that has begun, or -1."""
@@ -109,7 +111,7 @@ class Place:
             return frozenset(_names(self.output))
         if self.sink == "delta":
             return frozenset(_names(self.output)), frozenset(_names(self.output / "_delta_log"))
-        journal = self.output.with_name(self.output.name + "-journal")
+        journal = self.output.with_name(self.output.name + (".wal" if self.sink == "duckdb" else "-journal"))
         try:
             return journal.exists(), self.output.stat().st_mtime_ns
         except FileNotFoundError:
@@ -137,6 +139,18 @@ def read_sink(place: Place) -> Iterator[Row]:
     if place.sink == "delta":
         held = DeltaTable(place.output).to_pyarrow_table().to_pydict()
         yield from zip(*(held[column] for column in _COLUMNS), strict=True)
+        return
+    if place.sink == "duckdb":
+        import duckdb
+
+        with duckdb.connect(str(place.output), read_only=True) as connection:
+            yield from connection.execute(f"SELECT {_QUOTED} FROM ledger").fetchall()
+        return
+    if place.sink == "postgres":
+        import psycopg
+
+        with closing(psycopg.connect(place.output.read_text())) as session:
+            yield from session.execute(f"SELECT {_QUOTED} FROM ledger.ledger").fetchall()
         return
     for file in sorted(place.output.glob("batch_id=*/part-*.parquet")):
         rows = pq.ParquetFile(file).read(columns=_COLUMNS).to_pydict()

@@ -88,6 +88,18 @@ class TestAppend:
             write(late, 1, ("a", 1), plan="p1")
         assert place.rows(columns="k, n") == [("a", 0), ("a", 1), ("a", 2)]
 
+    def test_what_others_have_written_since_it_was_opened_is_not_taken_over(self, place):
+        for batch in range(3):
+            write(place.sink(batch_column="b"), batch, ("a", batch), plan=f"p{batch}")
+        late, successor = (place.sink(batch_column="b", take_over=True) for _ in range(2))
+        for sink in (late, successor):
+            sink.open(None, SCHEMA, "q")
+        for batch in (1, 2):
+            write(successor, batch, ("a", 10 * batch), plan=f"p{batch} anew")
+        with pytest.raises(hf.SinkError, match="micro-batches up to 2"):
+            write(late, 1, ("a", 10), plan="p1 anew")
+        assert place.rows(columns="k, n") == [("a", 0), ("a", 10), ("a", 20)]
+
     def test_rows_that_another_column_marks(self, place):
         write(place.sink(batch_column="x"), 0, ("a", 1), plan="p")
         place.execute("ALTER TABLE counts ADD COLUMN y uuid", "ALTER TABLE counts ALTER COLUMN x DROP NOT NULL")
@@ -345,6 +357,13 @@ class TestConcurrency:
         assert len(came) == 1
         assert "has the rows of the query" in came[0]
         assert len(place.rows()) == 1
+
+
+def test_a_struct_with_two_fields_of_one_name(place):
+    kind = pa.struct([("x", pa.int64()), ("x", pa.int64())])
+    column = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], fields=list(kind))
+    with pytest.raises(hf.SinkError):
+        place.sink().upserting(BY_K).write_batch(Rows(pa.table({"k": ["a"], "v": column})), BatchInfo("q", 0))
 
 
 def test_times_that_no_database_writes_as_they_are(place):

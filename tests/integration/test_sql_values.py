@@ -192,7 +192,7 @@ def compared(found, values, nested_as_json):
         for name, got, had in zip(VALUES, row[1:], wanted, strict=True):
             want = seen(had, name, nested_as_json)
             if name == "f" and got is not None:
-                got, want = struct.pack("f", got), struct.pack("f", want)
+                got, want = (struct.unpack("f", struct.pack("f", number))[0] for number in (got, want))
             if name == "list" and got is not None:
                 got = [float(n) if isinstance(n, int) else n for n in got]
             if name == "map" and got is not None:

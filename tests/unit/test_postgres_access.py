@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 
@@ -99,6 +100,13 @@ def test_without_the_extra(monkeypatch, package, extra, make):
         hf.MissingExtra, match=rf"needs {package}, which is not installed: pip install 'holdfast\[{extra}\]'"
     ):
         make()
+
+
+def test_with_a_version_that_is_too_old(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.5.6")
+    for make in (lambda: hf.sinks.Postgres("host=db", "t"), lambda: hf.sinks.DuckDB("rows.duckdb", "t")):
+        with pytest.raises(hf.MissingExtra, match=r"or newer, and 1\.5\.6 is installed: pip install 'holdfast\["):
+            make()
 
 
 @pytest.mark.slow

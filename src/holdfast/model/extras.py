@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import re
 
 from holdfast.errors import MissingExtra
 
@@ -19,11 +21,16 @@ def require_spark(what: str) -> None:
         raise _missing(what, *missing)
 
 
-def require_extra(what: str, extra: str, *packages: str) -> None:
-    """Raises MissingExtra, naming `what` needs it, unless the packages that an extra installs are here."""
-    missing = [name for name in packages if not _is_here(name)]
-    if missing:
-        raise _missing(what, *missing, extra=extra)
+def require_extra(extra: str, package: str, version: tuple[int, int], what: str) -> None:
+    """Raises MissingExtra, naming `what` needs it, unless the package that an extra installs is here and new enough."""
+    if not _is_here(package):
+        raise _missing(what, package, extra=extra)
+    found = importlib.metadata.version(package)
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < version:
+        needed = ".".join(map(str, version))
+        raise MissingExtra(
+            f"{what} needs {package} {needed} or newer, and {found} is installed: pip install 'holdfast[{extra}]'"
+        )
 
 
 def as_missing_extra(error: BaseException, what: str) -> MissingExtra | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, MissingExtra, SinkError
+from holdfast.errors import HoldfastError, SinkError
 from holdfast.model.extras import require_extra
 from holdfast.spark.sinks.delta_history import NoWayBack
 from holdfast.spark.sinks.delta_notes import noted_commit, written
@@ -21,19 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["Conflict", "TableAccess", "columns_of", "require_deltalake"]
 
 _ATTEMPTS = 10
-_OLDEST = [1, 2]
 
 
 def require_deltalake(what: str) -> None:
     """Raises MissingExtra unless there is a version of deltalake that can be trusted. With 1.0, an append follows whatever
     was committed meanwhile, even the same micro-batch; 1.1 does not find tables again whose path has a # or a ?."""
-    require_extra(what, "delta", "deltalake")
-    from deltalake import __version__
-
-    found = [int(part) for part in re.findall(r"\d+", __version__)[:2]]
-    if found < _OLDEST:
-        oldest = ".".join(map(str, _OLDEST))
-        raise MissingExtra(f"{what} needs deltalake {oldest} or newer, not {__version__}: pip install 'holdfast[delta]'")
+    require_extra("delta", "deltalake", (1, 2), what)
 
 
 class Conflict(Exception):

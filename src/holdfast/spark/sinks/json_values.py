@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from holdfast.model.time.timestamps import Duration
 
-__all__ = ["json_number", "json_texts", "plain_value"]
+__all__ = ["Number", "json_number", "json_texts", "plain_value"]
 
 _UTC = timezone.utc
 
 Number = Callable[[float], float | str]
+"""How a float is written."""
 
 
 def json_number(value: float) -> float | str:

@@ -57,7 +57,8 @@ class DuckDB(SqlSink):
         take_over: bool = False,
         retry_for: DurationLike = "1 minute",
     ) -> None:
-        require_extra("hf.sinks.DuckDB", "duckdb", "duckdb")
+        # Older ones stored -0.0 as 0.0, and hid what collations take for the same.
+        require_extra("duckdb", "duckdb", (2, 0), "hf.sinks.DuckDB")
         super().__init__(table, schema, batch_column, take_over)
         problems = self._problems()
         if str(path) == "" or str(path).startswith(":memory:"):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from holdfast.spark.sinks.sql import duckdb_types
 from holdfast.spark.sinks.sql.database import Column, Database, Table, quoted
-from holdfast.spark.sinks.sql.times import check_years
+from holdfast.spark.sinks.sql.values import check_years
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -92,21 +92,21 @@ class DuckDBDatabase(Database):
 
     def column_type(self, kind: pa.DataType, is_key: bool) -> str:
         if is_key:
-            kind = duckdb_types.as_key(pa.chunked_array([], kind)).type
+            kind = duckdb_types.as_key("", pa.chunked_array([], kind)).type
         # As DuckDB itself writes it.
         [[nearest]] = self.rows(f"SELECT typeof(CAST(NULL AS {duckdb_types.column_type(kind)}))")
         return str(nearest)
 
     def holds(self, column: Column, kind: pa.DataType, is_key: bool) -> bool:
         if is_key:
-            kind = duckdb_types.as_key(pa.chunked_array([], kind)).type
+            kind = duckdb_types.as_key("", pa.chunked_array([], kind)).type
         return duckdb_types.holds(column.kind, kind, self.column_type(kind, False))
 
     def stage(self, rows: pa.Table, key: Sequence[str]) -> str:
         check_years(rows)
         for place, name in enumerate(rows.column_names):
             if name in key:
-                rows = rows.set_column(place, name, duckdb_types.as_key(rows.column(place)))
+                rows = rows.set_column(place, name, duckdb_types.as_key(name, rows.column(place)))
         self._connection.register(_STAGED, rows)
         return _STAGED
 

@@ -21,8 +21,8 @@ import re
 
 import pyarrow as pa
 
-from holdfast.spark.sinks.json_values import json_texts
 from holdfast.spark.sinks.sql.database import quoted
+from holdfast.spark.sinks.sql.values import nested_texts
 
 __all__ = ["as_key", "column_type", "holds"]
 
@@ -57,10 +57,10 @@ def column_type(kind: pa.DataType) -> str:
     return next((name for name, is_it in simple.items() if is_it), "VARCHAR")
 
 
-def as_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def as_key(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column in a type that DuckDB can keep an index of."""
     if pa.types.is_nested(column.type):
-        return pa.chunked_array([pa.array(json_texts(column), pa.string())])
+        return pa.chunked_array([pa.array(nested_texts(name, column), pa.string())])
     return column.cast(pa.duration("us")).cast(pa.int64()) if pa.types.is_duration(column.type) else column
 
 

@@ -62,8 +62,16 @@ class Notes:
     def since(self, info: BatchInfo) -> list[Note]:
         """The notes of a query from a micro-batch on, in order."""
         found = self._database.rows(
-            f"SELECT batch_id, plan, batch_column, row_count FROM {self._table.sql} WHERE {_SINCE} ORDER BY batch_id",
+            f"SELECT {_NOTE} FROM {self._table.sql} WHERE {_SINCE} ORDER BY batch_id",
             *self._since(info),
+        )
+        return [Note(*row) for row in found]
+
+    def last(self, query_id: str) -> list[Note]:
+        """The note of a query's last micro-batch, if there is one."""
+        found = self._database.rows(
+            f"SELECT {_NOTE} FROM {self._table.sql} WHERE sink = $1 AND query_id = $2 ORDER BY batch_id DESC LIMIT 1",
+            *(self._sink, query_id),
         )
         return [Note(*row) for row in found]
 
@@ -95,4 +103,5 @@ class Notes:
         return self._sink, info.query_id, info.batch_id
 
 
+_NOTE = "batch_id, plan, batch_column, row_count"
 _SINCE = "sink = $1 AND query_id = $2 AND batch_id >= $3"

@@ -63,7 +63,7 @@ class Postgres(SqlSink):
         take_over: bool = False,
         retry_for: DurationLike = "1 minute",
     ) -> None:
-        require_extra("hf.sinks.Postgres", "postgres", "psycopg")
+        require_extra("postgres", "psycopg", (3, 2), "hf.sinks.Postgres")
         super().__init__(table, schema, batch_column, take_over)
         problems = [*self._problems(), *access_problems(conninfo, password_env, password_file)]
         self._retry_seconds = retry_seconds(retry_for, problems)

@@ -22,7 +22,6 @@ __all__ = ["PostgresAccess", "access_problems"]
 _SHOWN = ("service", "host", "hostaddr", "port", "dbname", "user")
 _SECRET = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 _DEFAULTS = {
-    "application_name": "holdfast",
     "connect_timeout": "10",
     # A network that has fallen silent is noticed within a minute.
     "keepalives_idle": "30",
@@ -51,8 +50,12 @@ class PostgresAccess:
         """A new connection, which begins no transaction by itself."""
         import psycopg
 
+        given = _parsed(self.conninfo) or {}
+        # What we give goes before what a service file says.
+        defaults = {} if "service" in given or "PGSERVICE" in os.environ else _DEFAULTS
         connection: Connection[Any] = psycopg.connect(
-            **{**_DEFAULTS, **(_parsed(self.conninfo) or {}), **self._password()},
+            **{**defaults, **given, **self._password()},
+            fallback_application_name="holdfast",
             autocommit=True,
             client_encoding="utf8",
             cursor_factory=psycopg.RawCursor,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from holdfast.spark.sinks.sql import postgres_types
 from holdfast.spark.sinks.sql.database import Column, Database, Table, quoted
 from holdfast.spark.sinks.sql.postgres_values import copied
-from holdfast.spark.sinks.sql.times import check_years
+from holdfast.spark.sinks.sql.values import check_years
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -125,7 +125,7 @@ class PostgresDatabase(Database):
     def place_of(self, table: Table) -> tuple[object, ...]:
         """Which table of which server it is, however the server was reached."""
         [server] = self.rows(
-            "SELECT CAST(pg_postmaster_start_time() AS text), CAST(oid AS bigint) FROM pg_catalog.pg_database"
+            "SELECT extract(epoch FROM pg_postmaster_start_time()), CAST(oid AS bigint) FROM pg_catalog.pg_database"
             " WHERE datname = current_database()"
         )
         return (*server, table)

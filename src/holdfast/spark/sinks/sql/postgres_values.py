@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from holdfast.errors import SinkError
-from holdfast.spark.sinks.json_values import json_number, json_texts
+from holdfast.spark.sinks.json_values import json_number
+from holdfast.spark.sinks.sql.values import nested_texts
 
 __all__ = ["copied"]
 
@@ -38,7 +39,7 @@ def _column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     """A column as texts that PostgreSQL reads, or as one that Arrow writes in such a way."""
     kind = column.type
     if pa.types.is_nested(kind):
-        return pa.array(_json(name, column), pa.large_string())
+        return pa.array(nested_texts(name, column, _number), pa.large_string())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         hexed = [None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()]
         return pa.array(hexed, pa.large_string())
@@ -54,17 +55,6 @@ def _column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
             "started",
         )
     return column
-
-
-def _json(name: str, column: pa.ChunkedArray) -> list[str | None]:
-    try:
-        return json_texts(column, _number)
-    except (OverflowError, ValueError) as error:
-        # Times that Python does not have, or a struct with two fields of one name.
-        raise SinkError(
-            f"A value in the column {name!r} cannot be written as JSON: {error}.",
-            todo="select the parts of it as columns, or leave such rows out with where",
-        ) from error
 
 
 def _number(value: float) -> float | str:

@@ -44,6 +44,9 @@ class SqlSink(Sink):
         self._take_over = take_over
         self._may_take_over = take_over
         """Only the first micro-batch after `open` takes over: whatever comes later and does not fit is no rollback."""
+        self._last_at_open: list[Note] | None = None
+        """The last micro-batch of this query when `open` was called, if there was one. What others have written since, a
+        driver that took this one for dead, is not taken over."""
         self._upsert: Upsert | None = None
 
     @abc.abstractmethod
@@ -66,7 +69,7 @@ class SqlSink(Sink):
         self._may_take_over = self._take_over
         nothing = arrow_schema(schema).empty_table()
         self._check_names(nothing.schema)
-        self._transact(lambda database: self._prepare(database, nothing.schema, query_id))
+        self._last_at_open = self._transact(lambda database: self._begin(database, nothing.schema, query_id))
         # The database itself says now if it would refuse: for want of a permission, say.
         self._transact(lambda database: self._try(database, nothing), keep=False)
 
@@ -88,6 +91,11 @@ class SqlSink(Sink):
         if not self._is_written(database, notes, info):
             target.put(staged, rows.num_rows, notes.id_of(info))
             notes.add(info, self._mark, rows.num_rows)
+
+    def _begin(self, database: Database, schema: pa.Schema, query_id: str | None) -> list[Note]:
+        """Makes sure that rows can be written; returns the last micro-batch of this query."""
+        self._prepare(database, schema, query_id)
+        return [] if query_id is None else Notes(database, self.table).last(query_id)
 
     def _try(self, database: Database, nothing: pa.Table) -> None:
         """Writes no rows, as a micro-batch would."""
@@ -123,7 +131,7 @@ class SqlSink(Sink):
         last = noted[-1]
         if last.batch_id == info.batch_id and (last.plan == info.plan or not last.plan or not info.plan):
             return True
-        if not self._may_take_over:
+        if not self._may_take_over or self._last_at_open not in (None, [last]):
             raise self._taken_back(last.batch_id, info)
         if self._upsert is None:
             self._remove_rows(database, notes, noted, info)
