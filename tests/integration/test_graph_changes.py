@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pyspark.sql import functions as F
 
 import holdfast as hf
 from holdfast.checkpoint import replacing
@@ -196,6 +197,60 @@ def test_sources_stay_in_order(feed, tmp_path):
     assert run("a", "b", "c") == {"a": [("r", 1)], "b": [], "c": [("r", 2)]}
     with pytest.raises(hf.StateConflict, match="reads from 1 source, and its checkpoint has the offsets of 2 sources"):
         run("b")
+
+
+def test_sources_that_are_read_several_times_stay_in_order(feed, tmp_path):
+    """Spark has an offset for each time that a source is read. An unchanged job must not begin where another source was."""
+    inputs = {name: feed("k string, v int, tags array<int>", name) for name in ("left", "right")}
+    sinks = {}
+
+    def run(*, exploded="left", again=False):
+        left, right = (inputs[name].df for name in ("left", "right"))
+        frames = {
+            "counts": hf.keyed(left, key="k", value="v").par_do(Counted(), output="k string, n int", key_groups=2),
+            "right": right.select("k", "v"),
+            "tags": {"left": left, "right": right}[exploded].select("k", F.explode("tags")),
+        }
+        if again:
+            frames["again"] = left.select(F.explode("tags"))
+        job = hf.Job("sources", checkpoint=str(tmp_path / "checkpoint"), trigger="available now", progress=False)
+        for name, frame in frames.items():
+            job.write(frame, sinks.setdefault(name, hf.sinks.Collect()))
+        job.run()
+        return {name: len(sink.rows) for name, sink in sinks.items()}
+
+    row = {"k": "a", "v": 1, "tags": [1, 2]}
+    inputs["left"].add(row)
+    for _ in range(4):
+        inputs["right"].add(row)
+    assert run() == {"counts": 1, "right": 4, "tags": 2}
+    assert run() == {"counts": 1, "right": 4, "tags": 2}
+    inputs["left"].add(row)
+    inputs["right"].add(row)
+    assert run() == {"counts": 2, "right": 5, "tags": 4}
+    with pytest.raises(hf.StateConflict, match="sources are now read 3 times in all, and were 3 times, or others of them"):
+        run(exploded="right")
+    with pytest.raises(hf.StateConflict, match="sources are now read 4 times in all, and were 3 times"):
+        run(again=True)
+
+
+def test_steps_cannot_be_added_where_there_were_none(feed, tmp_path):
+    rows = feed("k string, v int")
+    rows.add({"k": "a", "v": 1})
+    places = {"job": tmp_path / "job", "query": tmp_path / "query"}
+
+    def job(frame, name):
+        made = hf.Job(name, checkpoint=str(places[name]), trigger="available now", progress=False)
+        return made.write(frame, hf.sinks.Collect())
+
+    job(rows.df, "job").run()
+    query = rows.df.writeStream.format("noop").option("checkpointLocation", str(places["query"]))
+    query.trigger(availableNow=True).start().awaitTermination()
+    step = hf.keyed(rows.df, key="k", value="v").par_do(Counted(), output="k string, n int")
+    with pytest.raises(hf.StateConflict, match="The checkpoint is of a job without steps, and the job has 'Counted'"):
+        job(step, "job").run()
+    with pytest.raises(hf.StateConflict, match="has no state: it is of a query without steps"):
+        job(step, "query").run()
 
 
 @pytest.mark.parametrize("moves", [0, pytest.param(1, marks=pytest.mark.night), pytest.param(2, marks=pytest.mark.night)])

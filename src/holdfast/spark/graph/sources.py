@@ -1,6 +1,9 @@
 """The order of a query's sources: Spark finds their offsets by it, so it must stay as it was when a graph changes.
 
+Spark counts a source as often as a plan reads it. All these have the same offset, so only their number and places matter.
+
 A mark says which source is meant: its kind, and a digest of its schema and its path or topic, which may contain secrets.
+Sources that look the same have numbers besides.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from holdfast.spark.steps.lineage import children
 
 __all__ = ["are_told_apart", "check_sources", "in_recorded_order", "source_marks"]
 
+_ALIKE = " #"
 _PLACES = (
     "path",
     "pathGlobFilter",
@@ -27,48 +31,75 @@ _PLACES = (
 )
 
 
+class _Marks:
+    """The marks of the sources that have been met."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Any, str]] = []
+
+    def of(self, plan: Any) -> list[str]:
+        return [self._mark(leaf) for leaf in _leaves(plan)]
+
+    def _mark(self, leaf: Any) -> str:
+        for known, mark in self._known:
+            if known.equals(leaf):
+                return mark
+        mark = _mark(leaf)
+        alike = sum(known.partition(_ALIKE)[0] == mark for _, known in self._known)
+        self._known.append((leaf, f"{mark}{_ALIKE}{alike + 1}" if alike else mark))
+        return self._known[-1][1]
+
+
 def source_marks(plan: Any) -> list[str]:
-    """The marks of a plan's sources, in the order in which Spark counts them."""
-    found: list[Any] = []
-    for leaf in _leaves(plan):
-        if not any(known.equals(leaf) for known in found):
-            found.append(leaf)
-    return [_mark(leaf) for leaf in found]
+    """The marks of a plan's sources, as often as it reads each, in the order in which Spark counts them."""
+    return _Marks().of(plan)
 
 
 def in_recorded_order(plans: Sequence[Any], recorded: Sequence[str] | None) -> list[int]:
     """The numbers of the plans, sorted so that their sources come in the order that is recorded. One that is not recorded
     takes the place of one that is no longer there, as when a path has changed."""
-    if recorded is None:
-        return list(range(len(plans)))
-    marks = [source_marks(plan) for plan in plans]
-    present = [mark for own in marks for mark in own]
-    free = [number for number, mark in enumerate(recorded) if mark not in present]
-    places = {mark: number for number, mark in reversed(list(enumerate(recorded)))}
-    for mark in present:
-        if mark not in places:
-            places[mark] = free.pop(0) if free else len(recorded)
-    return sorted(range(len(plans)), key=lambda number: min(map(places.__getitem__, marks[number]), default=len(recorded)))
+    known = _Marks()
+    marks = [known.of(plan) for plan in plans]
+    left, order, place = list(range(len(plans))), [], 0
+    if recorded is None or [mark for own in marks for mark in own] == list(recorded):
+        return left
+    while left:
+        fitting = [number for number in left if marks[number] == list(recorded[place : place + len(marks[number])])]
+        new = [number for number in left if not set(marks[number]) <= set(recorded)]
+        order.append((fitting or new or left)[0])
+        left.remove(order[-1])
+        place += len(marks[order[-1]])
+    return order
 
 
 def are_told_apart(recorded: Sequence[str], present: Sequence[str]) -> bool:
     """Whether it is certain which source is which."""
-    return len(set(present)) == len(present) and len(set(present) - set(recorded)) <= 1
+    return not any(_ALIKE in mark for mark in present) and len(set(present) - set(recorded)) <= 1
 
 
 def check_sources(recorded: Sequence[str] | None, present: Sequence[str]) -> None:
     """Raises StateConflict if offsets would be taken for those of another source. A path may have changed."""
     if recorded is None or list(recorded) == list(present):
         return
-    if len(recorded) != len(present):
+    were, are = len(set(recorded)), len(set(present))
+    if were != are:
         raise StateConflict(
-            f"The job reads from {_counted(len(present))}, and its checkpoint has the offsets of {_counted(len(recorded))}.",
+            f"The job reads from {_counted(are)}, and its checkpoint has the offsets of {_counted(were)}.",
             todo="start with a new checkpoint; to keep the state, export it and import it there",
         )
     if sorted(recorded) == sorted(present):
         raise StateConflict(
             "The job reads its sources in another order than before, and each would begin where another one was.",
             todo="put them back into the old order, in unions and joins",
+        )
+    pairs = set(zip(recorded, present, strict=False))
+    moved = any(now != before and now in recorded for before, now in pairs)
+    if len(recorded) != len(present) or len(pairs) != are or moved:
+        raise StateConflict(
+            "What is done with rows of sources before the first steps, or without any, has changed: sources are now read "
+            f"{len(present)} times in all, and were {len(recorded)} times, or others of them. Spark would mistake offsets.",
+            detail="A source is read once more for each explode, join, Python function and watermark of its own.",
+            todo="do that in a step, or start with a new checkpoint; to keep the state, export it and import it there",
         )
 
 

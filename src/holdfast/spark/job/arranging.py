@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.checkpoint.files.choice import files_of
+from holdfast.checkpoint.files.choice import Files, files_of, join
 from holdfast.checkpoint.labels import slot_of_manifest
 from holdfast.checkpoint.layout import find_checkpoint
 from holdfast.checkpoint.leftovers import remove_uncommitted_state
@@ -40,6 +40,8 @@ def arranged(outline: Outline, job: str, checkpoint: str, changes: GraphChanges)
     stored state if it must. The caller must hold the lock."""
     manifest = open_manifest(outline.spark, checkpoint, job)
     files = files_of(outline.spark, checkpoint)
+    if manifest.recorded is None and outline.steps and _has_commits(manifest):
+        _check_has_state(files, checkpoint)
     check_start(files, checkpoint, _operators_wanted(manifest, outline))
     remove_uncommitted_state(files, checkpoint)
     names = {step.plan.name for step in outline.steps}
@@ -57,6 +59,14 @@ def arranged(outline: Outline, job: str, checkpoint: str, changes: GraphChanges)
         manifest.check_names(names)
     outline.check_line()
     return _in_line(outline, manifest, changes), manifest.notes
+
+
+def _check_has_state(files: Files, checkpoint: str) -> None:
+    if files.info(join(checkpoint, "state")) is None:
+        raise StateConflict(
+            f"The checkpoint {checkpoint!r} has no state: it is of a query without steps, or its state has been removed.",
+            todo="start with a new checkpoint",
+        )
 
 
 def _operators_wanted(manifest: JobManifest, outline: Outline) -> int:

@@ -68,6 +68,12 @@ class JobManifest:
     def check_names(self, names: Iterable[str]) -> None:
         """Raises StateConflict if the steps are not those that are recorded."""
         recorded, present = sorted(self.recorded or {}), sorted(names)
+        if self.recorded == {} and present:
+            raise StateConflict(
+                f"The checkpoint is of a job without steps, and the job has {present[0]!r}: Spark cannot begin to keep "
+                "state in the middle of a query.",
+                todo="start with a new checkpoint",
+            )
         if self.recorded is not None and recorded != present:
             was, now = (", ".join(map(repr, steps)) or "none" for steps in (recorded, present))
             raise StateConflict(
