@@ -186,6 +186,11 @@ def test_a_record_that_is_too_large_fails_the_job(kafka, spark, sink, feed, tmp_
     assert len(kafka.records(topic)) == 1
 
 
+def test_a_topic_that_is_not_there(kafka, sink, source, make):
+    with pytest.raises(hf.JobFailed, match="a Kafka topic does not exist"):
+        make(sink("no-such-topic", options={"kafka.max.block.ms": 500}), trigger="available now").run()
+
+
 def test_columns_that_are_not_there(kafka, spark, sink, feed, tmp_path):
     job = hf.Job("columns", checkpoint=str(tmp_path / "checkpoint"), progress=False)
     job.write(feed("k string").df, sink("t", key="key", value=["k", "v"], headers={"h": "w"}))

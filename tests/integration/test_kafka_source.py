@@ -258,8 +258,15 @@ def test_records_that_kafka_has_deleted_fail_the_job(kafka, spark, source, run_j
     assert len(run_job(source(topic).read(spark).main)[0]) == 2
     kafka.put(topic, payment("3"), payment("4"))
     kafka.delete_before(topic, 3)
-    with pytest.raises(hf.JobFailed, match=r"DATA_LOSS|missed"):
+    with pytest.raises(hf.JobFailed, match="Kafka no longer has records that the job has not read"):
         run_job(source(topic).read(spark).main)
+    rows = source(topic, options={"failOnDataLoss": False}).read(spark).main
+    assert [row.card for row in run_job(rows)[0]] == ["4"]
+
+
+def test_a_topic_that_is_not_there(kafka, spark, source, run_job):
+    with pytest.raises(hf.JobFailed, match="a Kafka topic does not exist"):
+        run_job(source("no-such-topic").read(spark).main)
 
 
 def test_names_of_columns(kafka, spark, source):
