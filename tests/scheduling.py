@@ -27,9 +27,12 @@ LONGEST = (
     "fault/test_cache_trust.py",
     "ops/test_export.py",
     "ops/test_stop.py",
+    "integration/test_kafka_source.py",
     "integration/test_graph_changes.py",
     "integration/test_graphs.py",
     "ops/test_shared_operators.py",
+    "integration/test_kafka_sink.py",
+    "integration/test_file_sources.py",
 )
 
 _FOLDERS = ("fault", "ops", "integration", "stored", "package", "contract", "property", "unit")

@@ -199,7 +199,8 @@ def test_a_limit_for_each_micro_batch_and_the_lag(kafka, spark, source, tmp_path
     assert re.search(r"limited: batch 2 .* 5 rows  lag 0  state", capfd.readouterr().err)
 
 
-def test_the_broker_is_restarted_under_a_running_job(kafka, spark, source, tmp_path):
+@pytest.mark.parametrize("end", ["stop", pytest.param("kill", marks=pytest.mark.night)])
+def test_the_broker_is_restarted_under_a_running_job(kafka, spark, source, tmp_path, end):
     topic = kafka.new_topic()
     kafka.put(topic, payment("1"))
     sink = hf.sinks.Collect()
@@ -208,12 +209,11 @@ def test_the_broker_is_restarted_under_a_running_job(kafka, spark, source, tmp_p
     job = hf.Job("restarted", checkpoint=str(tmp_path / "checkpoint"), progress=False)
     with job.write(counts, sink).start():
         until(lambda: len(sink.rows) == 1)
-        for number, end in enumerate((kafka.stop, kafka.kill), 2):
-            end()
-            kafka.start()
-            kafka.put(topic, payment(str(number)))
-            until(lambda number=number: len(sink.rows) == number)
-    assert sorted(tuple(row) for row in sink.rows) == [("1", 1), ("2", 1), ("3", 1)]
+        getattr(kafka, end)()
+        kafka.start()
+        kafka.put(topic, payment("2"))
+        until(lambda: len(sink.rows) == 2)
+    assert sorted(tuple(row) for row in sink.rows) == [("1", 1), ("2", 1)]
 
 
 def test_what_can_be_is_decided_once(kafka, spark, source, tmp_path):

@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 from holdfast.errors import InputError, InvalidStep
 from holdfast.spark.sources.formats import Avro, Csv, Json, Text
 from holdfast.spark.sources.malformed import Malformed
+from holdfast.spark.sources.record_types import zone_of
 
 UTC = datetime.timezone.utc
 INNER = t.StructType([t.StructField("x y", t.IntegerType(), False), t.StructField("at", t.TimestampType())])
@@ -196,6 +197,30 @@ def test_a_time_without_an_offset_is_in_the_zone():
     assert read('{"at":"2026-07-01T10:00:00Z"}', AT, zone="Europe/Berlin") == wanted
 
 
+@pytest.mark.parametrize(
+    ("name", "hours"),
+    [
+        ("UTC", 0),
+        ("Z", 0),
+        ("+02:00", 2),
+        ("-0330", -3.5),
+        ("GMT+2", 2),
+        ("UTC-5", -5),
+        ("Europe/Berlin", 2),
+        ("Etc/GMT-2", 2),
+    ],
+)
+def test_names_of_time_zones(name, hours):
+    summer = datetime.datetime(2026, 7, 1, tzinfo=zone_of(name))
+    assert summer.utcoffset() == datetime.timedelta(hours=hours)
+
+
+@pytest.mark.parametrize("name", ["Berlin", "", "../etc/passwd", "+2:3", "Europe"])
+def test_no_time_zones(name):
+    with pytest.raises(ValueError, match="no time zone"):
+        zone_of(name)
+
+
 NEIGHBOURS = [
     # Each of these, put together as they are, would be as many records as they are, though not these.
     [b'{"s":"a"},{"s":"b"}', b'{"list":[1', b"2]}"],
@@ -372,11 +397,19 @@ class TestCsv:
         batches = [
             self.batch((header, "a", 0), (header, "a", 0), (b"1", "a", 0)),
             self.batch((b"2", "a", 0), (b"3", "b", 500), (b"4", "b", 500)),
-            self.batch((header, "c", 0)),
-            self.batch((b"5", "c", 0)),
+            self.batch((b"5", "c", 700), (header, "c", 0)),
+            self.batch((b"6", "c", 0)),
         ]
         kept = Csv(self.SCHEMA, header=True).records(iter(batches), self.SCHEMA.names)
-        assert [line for batch in kept for line in batch.column(0).to_pylist()] == [header, b"1", b"2", b"3", b"4", b"5"]
+        assert [line for batch in kept for line in batch.column(0).to_pylist()] == [
+            header,
+            b"1",
+            b"2",
+            b"3",
+            b"4",
+            b"5",
+            b"6",
+        ]
 
     @pytest.mark.parametrize("line", [b"n,card,amount,at,yes", b"a,1,1,,", b"\xff", b"card"])
     def test_another_header(self, line):

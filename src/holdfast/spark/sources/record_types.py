@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -18,7 +19,7 @@ from pyspark.sql.types import DataType, StructType
 
 from holdfast.spark.sources.malformed import Malformed
 
-__all__ = ["Convert", "Times", "converter", "fitted_decimal", "record_class", "type_problems"]
+__all__ = ["Convert", "Times", "converter", "fitted_decimal", "record_class", "type_problems", "zone_of"]
 
 Convert = Callable[[Any], Any]
 """Makes of a value, which is not None, what Arrow takes. Raises Malformed."""
@@ -30,6 +31,7 @@ _FLOAT_MAX = 3.4028234663852886e38
 _MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 _FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999."""
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?")
 _DIGITS_MAX = 1000
 _EXACT = decimal.Context(prec=_DIGITS_MAX, traps=[decimal.Inexact, decimal.InvalidOperation])
 
@@ -53,6 +55,20 @@ _PLAIN: dict[type[DataType], Any] = {
     spark_types.TimestampNTZType: Annotated[datetime.datetime, msgspec.Meta(tz=False)],
     spark_types.DecimalType: decimal.Decimal,
 }
+
+
+def zone_of(name: str) -> datetime.tzinfo:
+    """A time zone by any of the names that Spark has for it. Raises ValueError if it is not known here."""
+    if name in ("UTC", "Etc/UTC", "GMT", "Z"):
+        return datetime.timezone.utc
+    offset = _OFFSET.fullmatch(name)
+    if offset is None:
+        try:
+            return ZoneInfo(name)
+        except (OSError, LookupError, ValueError):
+            raise ValueError(f"no time zone {name!r}") from None
+    ahead = datetime.timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+    return datetime.timezone(-ahead if offset[1] == "-" else ahead)
 
 
 def type_problems(kind: DataType, where: str) -> Iterator[str]:
@@ -158,8 +174,8 @@ def _time_converter(zone: str, times: Times) -> Convert | None:
     if times != "iso":
         unit = _MICROS[times]
         return None if unit == 1 else lambda number: number * unit
-    if zone in ("UTC", "Etc/UTC", "Z", "GMT"):
+    place = zone_of(zone)
+    if place is datetime.timezone.utc:
         # Arrow reads a time without a zone as one in UTC.
         return None
-    place = ZoneInfo(zone)
     return lambda time: time.replace(tzinfo=place) if time.tzinfo is None else time
