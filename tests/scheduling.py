@@ -21,17 +21,21 @@ APART = (
 
 LONGEST = (
     *APART,
+    "fault/test_edges.py",
     "fault/test_stops.py",
     "contract/test_examples.py",
     "integration/test_taxis.py",
     "fault/test_cache_trust.py",
     "ops/test_export.py",
     "ops/test_stop.py",
+    "integration/test_kafka_source.py",
     "integration/test_graph_changes.py",
     "integration/test_graphs.py",
     "ops/test_shared_operators.py",
     "integration/test_sql_sinks.py",
     "integration/test_sql_jobs.py",
+    "integration/test_kafka_sink.py",
+    "integration/test_file_sources.py",
 )
 
 _FOLDERS = ("fault", "ops", "integration", "stored", "package", "contract", "property", "unit")

@@ -75,19 +75,16 @@ def test_keys_values_and_headers_of_ones_own(kafka, spark, sink):
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_micro_batch_that_comes_again_has_the_same_ids(kafka, spark, sink, key):
+def test_a_micro_batch_that_comes_again_has_the_same_ids(kafka, spark, sink, key, monkeypatch):
     """In another order, and spread over other partitions; with equal rows, and rows without a key."""
     topic = kafka.new_topic(partitions=3)
     values = [(random.Random(n % 40).choice(["a", "b", None]), n % 40) for n in range(200)]
     for attempt in range(3):
         random.Random(attempt).shuffle(values)
         rows = spark.createDataFrame(values, "k string, v int").repartition(attempt + 1)
-        before = spark.conf.get("spark.sql.shuffle.partitions")
-        spark.conf.set("spark.sql.shuffle.partitions", str(2 * attempt + 1))
-        try:
-            sink(topic, key=key).write_batch(rows, INFO)
-        finally:
-            spark.conf.set("spark.sql.shuffle.partitions", before)
+        # As on a cluster of another size.
+        monkeypatch.setattr(type(spark.sparkContext), "defaultParallelism", 2 * attempt + 1)
+        sink(topic, key=key).write_batch(rows, INFO)
     records = kafka.records(topic)
     assert (len(records), set(Counter(ids(records)).values())) == (600, {3})
     assert len({(identity, record.value) for identity, record in zip(ids(records), records, strict=True)}) == 200
@@ -101,6 +98,19 @@ def test_other_micro_batches_have_other_ids(kafka, spark, sink):
     for other in (("query", 3, "plan"), ("other", 3, "plan"), ("query", 4, "plan"), ("query", 3, "new")):
         sink(topic).write_batch(rows, hf.sinks.BatchInfo(*other))
     assert len(set(ids(kafka.records(topic)))) == 4
+
+
+def test_other_topics_have_other_ids(kafka, spark, sink):
+    topics = [kafka.new_topic(), kafka.new_topic()]
+    for topic in topics:
+        sink(topic).write_batch(spark.range(1).toDF("n"), INFO)
+    assert len({identity for topic in topics for identity in ids(kafka.records(topic))}) == 2
+
+
+def test_a_micro_batch_without_rows(kafka, spark, sink):
+    topic = kafka.new_topic()
+    sink(topic, key="n").write_batch(spark.range(0).toDF("n"), INFO)
+    assert kafka.records(topic) == []
 
 
 def test_what_differs_in_any_part_has_another_id(kafka, spark, sink):
@@ -174,6 +184,11 @@ def test_a_record_that_is_too_large_fails_the_job(kafka, spark, sink, feed, tmp_
     again = hf.Job("large", checkpoint=str(tmp_path / "checkpoint"), trigger="available now", progress=False)
     again.write(rows.df, sink(topic, options={"kafka.max.request.size": 10 << 20})).run()
     assert len(kafka.records(topic)) == 1
+
+
+def test_a_topic_that_is_not_there(kafka, sink, source, make):
+    with pytest.raises(hf.JobFailed, match="a Kafka topic does not exist"):
+        make(sink("no-such-topic", options={"kafka.max.block.ms": 500}), trigger="available now").run()
 
 
 def test_columns_that_are_not_there(kafka, spark, sink, feed, tmp_path):

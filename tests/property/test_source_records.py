@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
+from fractions import Fraction
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from pyspark.sql import types as t
 
 from holdfast.spark.sources.formats import Json
 from holdfast.spark.sources.malformed import Malformed
+from holdfast.spark.sources.record_types import fitted_decimal
 from tiers import examples
 
 SCHEMA = t.StructType(
@@ -67,6 +70,29 @@ def model(value: bytes):
         and (flags is None or (isinstance(flags, list) and all(type(flag) is bool for flag in flags)))
     )
     return (document["name"], number, None if share is None else float(share), flags) if fits else None
+
+
+kinds = st.integers(1, 38).flatmap(lambda precision: st.tuples(st.just(precision), st.integers(0, precision)))
+numbers = st.builds(
+    lambda digits, exponent, negative: Decimal((int(negative), tuple(digits), exponent)),
+    st.lists(st.sampled_from([0, 0, 1, 5, 9]), min_size=1, max_size=45),
+    st.integers(-45, 40),
+    st.booleans(),
+)
+
+
+@given(kinds, numbers)
+@settings(max_examples=examples(400))
+def test_decimals_are_what_they_are_or_refused(kind, number):
+    precision, scale = kind
+    exact = Fraction(number) * 10**scale
+    try:
+        found = fitted_decimal(number, precision, scale)
+    except Malformed:
+        assert exact.denominator != 1 or abs(exact) >= 10**precision
+    else:
+        assert Fraction(found) * 10**scale == exact
+        assert pa.array([found], pa.decimal128(precision, scale))[0].as_py() == number
 
 
 def rows(values):

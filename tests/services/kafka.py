@@ -140,6 +140,22 @@ class Broker:
         assert producer.flush(_WAIT_SECONDS_MAX) == 0
         assert [error for error in failures if error is not None] == []
 
+    def put_and_take_back(self, topic: str, *values: str) -> None:
+        """Puts records into a topic in a transaction that is aborted."""
+        producer = Producer({"bootstrap.servers": self.servers, "transactional.id": f"tests-{next(_names)}"})
+        producer.init_transactions(_WAIT_SECONDS_MAX)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value)
+        assert producer.flush(_WAIT_SECONDS_MAX) == 0
+        producer.abort_transaction(_WAIT_SECONDS_MAX)
+
+    def delete_before(self, topic: str, offset: int) -> None:
+        """Deletes records of a topic with one partition, as Kafka does with old ones."""
+        admin = self._admin()
+        [deleted] = admin.delete_records([TopicPartition(topic, 0, offset)]).values()
+        deleted.result(_WAIT_SECONDS_MAX)
+
     def records(self, topic: str) -> list[Record]:
         """All that is in a topic now, by partition and offset."""
         settings = {"bootstrap.servers": self.servers, "group.id": "tests", "enable.auto.commit": False}

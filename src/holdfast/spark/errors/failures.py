@@ -77,6 +77,17 @@ _KNOWN = [
         worker=True,
     ),
     _known(
+        r"OffsetOutOfRangeException|KAFKA_DATA_LOSS",
+        "Kafka no longer has records that the job has not read: it has deleted them, by their age or the topic's size",
+        "let the topic keep records for longer than a job may stand still; if those that are gone can be spared, start "
+        "once with hf.sources.Kafka(..., options={'failOnDataLoss': 'false'})",
+    ),
+    _known(
+        r"UnknownTopicOrPartitionException|Topic \S+ not present in metadata",
+        "a Kafka topic does not exist, or its brokers do not answer",
+        "create the topic, and check the addresses of the brokers; then start the job again",
+    ),
+    _known(
         r"CANNOT_LOAD_STATE_STORE|CHECKPOINT_RMDIR|does not exist.*\.(?:changelog|delta|zip|snapshot)",
         "",
         "find out what is missing: holdfast checkpoint verify CHECKPOINT",

@@ -74,11 +74,9 @@ class Kafka(Sink):
         self._writing(spark)
 
     def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:
-        spark = rows.sparkSession
         records = rows.select(*record_columns(rows.schema, self._key, self._value, self._headers))
-        partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        found = marked(records, info, partitions, self._key is not None)
-        found.write.format("kafka").options(**self._writing(spark)).save()
+        found = marked(records, info, self._topic, has_key=self._key is not None)
+        found.write.format("kafka").options(**self._writing(rows.sparkSession)).save()
 
     def _writing(self, spark: SparkSession) -> dict[str, str]:
         return {**kafka_options(spark, "hf.sinks.Kafka", self._servers, self._options), **_SURE, "topic": self._topic}
@@ -102,8 +100,9 @@ class Kafka(Sink):
             yield f"The header {ID_HEADER!r} is the sink's own; give yours another name."
 
     def _column_problems(self, schema: StructType) -> Iterator[str]:
-        named = [name for given in (self._key, self._value) if given is not None for name in _listed(given)]
-        for name in dict.fromkeys([*named, *self._headers.values()]):
+        key = [] if self._key is None else _listed(self._key)
+        value = schema.names if self._value is None else _listed(self._value)
+        for name in dict.fromkeys([*key, *value, *self._headers.values()]):
             if schema.names.count(name) != 1:
                 which = "is no column" if name not in schema.names else "are two columns"
                 yield f"There {which} {name!r}; the columns are {', '.join(schema.names)}."

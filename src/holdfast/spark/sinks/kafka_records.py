@@ -1,9 +1,9 @@
 """Rows as records for Kafka, each with an id by which a consumer can tell that it has come again.
 
-The id follows from the query, the micro-batch and its plan, what the record holds, and which one of equal records it is. A
-micro-batch that comes again has the same records, but perhaps in another order and spread over other tasks. So records are
-first brought together by their key, or without a key by what they hold: equal ones are then in one task, which counts them.
-Within a key they keep the order of the rows.
+The id follows from the topic, the query, the micro-batch and its plan, what the record holds, and which one of equal
+records it is. A micro-batch that comes again has the same records, but perhaps in another order and spread over other tasks.
+So records are first brought together by their key, or without a key by what they hold: equal ones are then in one task,
+which counts them. Within a key they keep the order of the rows.
 
     in    key BINARY, value BINARY, headers ARRAY<STRUCT<key STRING, value BINARY>>
     out   the same, and id STRING
@@ -74,8 +74,9 @@ def json_of(columns: Iterable[str]) -> Column:
     return F.to_json(F.struct(*(F.col(quoted(name)) for name in columns)), _JSON).cast("binary")
 
 
-def marked(records: DataFrame, info: BatchInfo, partitions: int, has_key: bool) -> DataFrame:
-    """The records with their ids, as the last of their headers."""
+def marked(records: DataFrame, info: BatchInfo, topic: str, has_key: bool) -> DataFrame:
+    """The records of a topic with their ids, as the last of their headers."""
+    partitions = records.sparkSession.sparkContext.defaultParallelism
     content = F.xxhash64("value", "headers")
     together = F.when(F.col("key").isNull(), content).otherwise(F.xxhash64("key"))
     if has_key:
@@ -83,7 +84,8 @@ def marked(records: DataFrame, info: BatchInfo, partitions: int, has_key: bool) 
     spread = records.repartition(partitions, together)
     if has_key:
         spread = spread.sortWithinPartitions(_PLACE).drop(_PLACE)
-    numbered = spread.mapInArrow(_marking(f"{info.query_id}\n{info.batch_id}\n{info.plan}\n"), _with_id(spread.schema))
+    whence = f"{topic}\n{info.query_id}\n{info.batch_id}\n{info.plan}\n"
+    numbered = spread.mapInArrow(_marking(whence), _with_id(spread.schema))
     own = F.array(F.struct(F.lit(ID_HEADER).alias("key"), F.col("id").cast("binary").alias("value")))
     return numbered.select("key", "value", F.concat("headers", own.cast(_HEADERS)).alias("headers"))
 
@@ -92,22 +94,22 @@ def _with_id(schema: StructType) -> StructType:
     return StructType([*schema.fields, spark_types.StructField("id", spark_types.StringType(), False)])
 
 
-def _marking(micro_batch: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _marking(whence: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def holdfast_mark(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         equal: Counter[bytes] = Counter()
         for batch in batches:
-            ids = [_id(micro_batch, record, equal) for record in zip(*(column.to_pylist() for column in batch), strict=True)]
+            ids = [_id(whence, record, equal) for record in zip(*(column.to_pylist() for column in batch), strict=True)]
             schema = batch.schema.append(pa.field("id", pa.string(), nullable=False))
             yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(ids, pa.string())], schema=schema)
 
     return holdfast_mark
 
 
-def _id(micro_batch: str, record: Sequence[Any], equal: Counter[bytes]) -> str:
+def _id(whence: str, record: Sequence[Any], equal: Counter[bytes]) -> str:
     digest = _digest(*record)
     number = equal[digest]
     equal[digest] += 1
-    return hashlib.blake2b(micro_batch.encode() + digest + str(number).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(whence.encode() + digest + str(number).encode(), digest_size=16).hexdigest()
 
 
 def _digest(key: bytes | None, value: bytes | None, headers: list[dict[str, Any]]) -> bytes:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import types as spark_types
 from pyspark.sql.types import DataType, StructField, StructType
 
 from holdfast.spark.sources.malformed import Malformed
-from holdfast.spark.sources.record_types import Convert, check_decimal
+from holdfast.spark.sources.record_types import Convert, fitted_decimal
 
 __all__ = ["Unreadable", "avro_converter", "avro_fields"]
 
@@ -112,20 +111,13 @@ def _converter(kind: DataType) -> Convert:
         of_value = avro_converter(kind.valueType)
         return lambda entries: [(name, of_value(value)) for name, value in entries.items()]
     if isinstance(kind, spark_types.DecimalType):
-        return _checked(lambda value: check_decimal(value, kind.precision, kind.scale))
+        precision, scale = kind.precision, kind.scale
+        return lambda number: fitted_decimal(number, precision, scale)
     if type(kind) in _BITS:
         # Avro's numbers have as many bits as were written.
         return _whole(_BITS[type(kind)])
     # A UUID has a class of its own.
     return str if isinstance(kind, spark_types.StringType) else lambda value: value
-
-
-def _checked(check: Callable[[Any], None]) -> Convert:
-    def convert(value: Any) -> Any:
-        check(value)
-        return value
-
-    return convert
 
 
 def _whole(bits: int) -> Convert:

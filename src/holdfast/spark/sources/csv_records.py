@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from holdfast.spark.sources.text_records import not_utf8
 
 __all__ = ["CsvDecoder", "csv_problems", "without_headers"]
 
+_VALUE_CHARACTERS_MAX = (1 << 31) - 1
 _NESTED = (StructType, spark_types.ArrayType, spark_types.MapType)
 
 
@@ -54,17 +54,17 @@ class CsvDecoder(Decoder):
 
 
 def without_headers(batches: Iterator[pa.RecordBatch], names: Sequence[str], separator: str) -> Iterator[pa.RecordBatch]:
-    """The lines that are not the first of their file. `file` and `block` say where each is from; those of a file come one
-    after the other. Raises InputError if the first one has other names."""
+    """The lines that are not the first of their file. `file` and `block` say where each is from: those of a piece of a file,
+    which begins at `block`, come one after the other. Raises InputError if the first one has other names."""
     last = None
     for batch in batches:
         keep = []
         for line, file, block in zip(*(batch.column(name).to_pylist() for name in ("value", "file", "block")), strict=True):
-            is_header = block == 0 and file != last
+            is_header = block == 0 and (file, block) != last
             if is_header:
                 _check_header(line, file, names, separator)
             keep.append(not is_header)
-            last = file
+            last = (file, block)
         yield batch.filter(pa.array(keep, pa.bool_()))
 
 
@@ -95,7 +95,7 @@ def _taken_apart(line: bytes, separator: str) -> list[str]:
 @contextlib.contextmanager
 def _any_size() -> Iterator[None]:
     """Values can be of any size in this block. The limit is one of the process, in which other code runs too."""
-    limit = csv.field_size_limit(sys.maxsize)
+    limit = csv.field_size_limit(_VALUE_CHARACTERS_MAX)
     try:
         yield
     finally:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyspark.sql import types as spark_types
@@ -20,7 +19,7 @@ from holdfast.spark.sources.avro_types import Unreadable, avro_fields
 from holdfast.spark.sources.csv_records import CsvDecoder, csv_problems, without_headers
 from holdfast.spark.sources.decoder import Decoder
 from holdfast.spark.sources.json_records import JsonDecoder
-from holdfast.spark.sources.record_types import Times, type_problems
+from holdfast.spark.sources.record_types import Times, type_problems, zone_of
 from holdfast.spark.sources.text_records import RawDecoder, TextDecoder
 from holdfast.spark.types.schemas import Schema, read_schema
 
@@ -207,9 +206,9 @@ class Parquet(Format):
         raise NotImplementedError("Spark itself reads Parquet")
 
 
-def _zone_problems(zone: str | None) -> Iterator[str]:
+def _zone_problems(zone: Any) -> Iterator[str]:
     try:
         if zone is not None:
-            ZoneInfo(zone)
-    except Exception:
+            zone_of(zone)
+    except (TypeError, ValueError):
         yield f"time_zone is {zone!r}; give the name of a time zone, such as 'Europe/Berlin'."

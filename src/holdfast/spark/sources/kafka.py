@@ -98,7 +98,9 @@ class Kafka(Source):
         return self._read(spark, spark.read, start_options(self._start))
 
     def _read(self, spark: SparkSession, reader: Any, more: dict[str, str]) -> Outputs:
-        options = {**kafka_options(spark, "hf.sources.Kafka", self._servers, self._options), **more}
+        # What a producer took back was never there.
+        options = {"kafka.isolation.level": "read_committed"}
+        options |= {**kafka_options(spark, "hf.sources.Kafka", self._servers, self._options), **more}
         options["subscribe"] = ",".join(self._topics)
         options["includeHeaders"] = str("headers" in self._columns).lower()
         raw = reader.format("kafka").options(**options).load()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -18,7 +19,7 @@ from pyspark.sql.types import DataType, StructType
 
 from holdfast.spark.sources.malformed import Malformed
 
-__all__ = ["Convert", "Times", "check_decimal", "converter", "record_class", "type_problems"]
+__all__ = ["Convert", "Times", "converter", "fitted_decimal", "record_class", "type_problems", "zone_of"]
 
 Convert = Callable[[Any], Any]
 """Makes of a value, which is not None, what Arrow takes. Raises Malformed."""
@@ -30,7 +31,9 @@ _FLOAT_MAX = 3.4028234663852886e38
 _MICROS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 _FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999."""
-_Struct = TypeVar("_Struct")
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?")
+_DIGITS_MAX = 1000
+_EXACT = decimal.Context(prec=_DIGITS_MAX, traps=[decimal.Inexact, decimal.InvalidOperation])
 
 
 def _whole(bits: int) -> Any:
@@ -52,6 +55,20 @@ _PLAIN: dict[type[DataType], Any] = {
     spark_types.TimestampNTZType: Annotated[datetime.datetime, msgspec.Meta(tz=False)],
     spark_types.DecimalType: decimal.Decimal,
 }
+
+
+def zone_of(name: str) -> datetime.tzinfo:
+    """A time zone by any of the names that Spark has for it. Raises ValueError if it is not known here."""
+    if name in ("UTC", "Etc/UTC", "GMT", "Z"):
+        return datetime.timezone.utc
+    offset = _OFFSET.fullmatch(name)
+    if offset is None:
+        try:
+            return ZoneInfo(name)
+        except (OSError, LookupError, ValueError):
+            raise ValueError(f"no time zone {name!r}") from None
+    ahead = datetime.timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+    return datetime.timezone(-ahead if offset[1] == "-" else ahead)
 
 
 def type_problems(kind: DataType, where: str) -> Iterator[str]:
@@ -116,7 +133,8 @@ def converter(kind: DataType, zone: str, times: Times) -> Convert | None:
         # Arrow makes maps of pairs.
         return lambda entries: [(name, _applied(of_value, value)) for name, value in entries.items()]
     if isinstance(kind, spark_types.DecimalType):
-        return _decimal_converter(kind)
+        precision, scale = kind.precision, kind.scale
+        return lambda number: fitted_decimal(number, precision, scale)
     if isinstance(kind, spark_types.TimestampType):
         return _time_converter(zone, times)
     return None
@@ -134,32 +152,30 @@ def _struct_converter(converters: list[Convert | None]) -> Convert:
     return convert
 
 
-def _decimal_converter(kind: spark_types.DecimalType) -> Convert:
-    def convert(value: decimal.Decimal) -> decimal.Decimal:
-        check_decimal(value, kind.precision, kind.scale)
-        return value
+def fitted_decimal(value: decimal.Decimal, precision: int, scale: int) -> decimal.Decimal:
+    """The number with as many digits after the point as its column has. Raises Malformed unless it is the same number.
 
-    return convert
-
-
-def check_decimal(value: decimal.Decimal, precision: int, scale: int) -> None:
-    """Raises Malformed unless the column holds the number as it is."""
+    A number may have an exponent of billions: Arrow's process does not survive some of them, so that none may get there.
+    """
     if not value.is_finite():
         raise Malformed(f"Expected a number, got {value}")
-    # Not rounded and not scaled: a number may have an exponent of billions.
+    if not value:
+        return decimal.Decimal((0, (0,), -scale))
     _, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    zeros = len(digits) - len("".join(map(str, digits)).rstrip("0")) if any(digits) else len(digits)
-    if any(digits) and (value.adjusted() >= precision - scale or exponent + zeros < -scale):
+    extra = -scale - exponent
+    too_fine = extra > 0 and (extra >= len(digits) or len(digits) > _DIGITS_MAX or any(digits[-extra:]))
+    if value.adjusted() >= precision - scale or too_fine:
         raise Malformed(f"Number does not fit decimal({precision},{scale})")
+    return _EXACT.quantize(value, decimal.Decimal((0, (1,), -scale)))
 
 
 def _time_converter(zone: str, times: Times) -> Convert | None:
     if times != "iso":
         unit = _MICROS[times]
         return None if unit == 1 else lambda number: number * unit
-    if zone in ("UTC", "Etc/UTC", "Z", "GMT"):
+    place = zone_of(zone)
+    if place is datetime.timezone.utc:
         # Arrow reads a time without a zone as one in UTC.
         return None
-    place = ZoneInfo(zone)
     return lambda time: time.replace(tzinfo=place) if time.tzinfo is None else time

@@ -25,6 +25,7 @@ from holdfast.spark.sources.decoding import (
 )
 from holdfast.spark.sources.event_time import EventTime
 from holdfast.spark.sources.formats import Format
+from holdfast.spark.sources.record_types import zone_of
 from holdfast.spark.stages.assign import quoted
 from holdfast.spark.stages.unpack import Outputs
 
@@ -100,7 +101,7 @@ class Reading:
             tombstones=self.tombstones,
             event_time=self.event_time,
         )
-        problems = [*_clashes(plan.main.names), *self._event_time_problems(plan.main)]
+        problems = [*_clashes(plan.main.names), *self._event_time_problems(plan.main), *_zone_problems(plan.zone)]
         if problems:
             raise InvalidStep.of(self.kind, problems)
         return plan
@@ -134,6 +135,13 @@ class Reading:
 
 def _inside(struct: str, names: Iterable[str]) -> list[Any]:
     return [F.col(f"{struct}.{quoted(name)}").alias(name) for name in names]
+
+
+def _zone_problems(zone: str) -> Iterator[str]:
+    try:
+        zone_of(zone)
+    except ValueError:
+        yield f"The session's time zone {zone!r} is not known here; set spark.sql.session.timeZone to another name of it."
 
 
 def _clashes(names: list[str]) -> Iterator[str]:
