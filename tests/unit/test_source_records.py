@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import sys
 from decimal import Decimal
 
 import fastavro
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from holdfast.errors import InputError, InvalidStep
+from holdfast.errors import InputError, InvalidStep, MissingExtra
 from holdfast.spark.sources.formats import Avro, Csv, Json, Text
 from holdfast.spark.sources.malformed import Malformed
 from holdfast.spark.sources.record_types import zone_of
@@ -299,6 +300,11 @@ class TestAvro:
             "more:map<string,string>>"
         )
         assert [field.nullable for field in Avro(self.SCHEMA).columns().fields][:3] == [False, True, False]
+
+    def test_without_its_library_it_says_which_extra(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "fastavro", None)
+        with pytest.raises(MissingExtra, match=r"pip install 'holdfast\[avro\]'"):
+            Avro(self.SCHEMA).columns()
 
     def test_a_record(self):
         assert self.read(self.written()) == (
