@@ -74,6 +74,11 @@ def pytest_collection_finish(session):
     gc.freeze()
 
 
+def pytest_unconfigure():
+    """At the end of the process everything can go; DuckDB would complain of what it finds left."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Unless another way is asked for with --dist."""
