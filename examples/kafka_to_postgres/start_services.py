@@ -23,6 +23,8 @@ from services.kafka import Broker, running_broker
 from services.postgres import running_postgres
 
 RUN = Path(__file__).with_name("run")
+HISTORY_SECONDS = 240
+"""So long somebody has been paying when the services begin, so that there is something to see."""
 
 
 def main() -> None:
@@ -58,20 +60,25 @@ def _serve(per_second: int, seconds: float | None) -> None:
 
 def _pay(broker: Broker, topic: str, per_second: int, seconds: float | None) -> None:
     draw = random.Random(1)
+    now = time.time()
+    broker.put_all(
+        topic, [_payment(draw, now - HISTORY_SECONDS + n / per_second) for n in range(HISTORY_SECONDS * per_second)]
+    )
+    (RUN / "ready").touch()
     end = None if seconds is None else time.monotonic() + seconds
     while end is None or time.monotonic() < end:
-        broker.put_all(topic, [_payment(draw) for _ in range(per_second)])
+        broker.put_all(topic, [_payment(draw, time.time()) for _ in range(per_second)])
         time.sleep(1)
 
 
-def _payment(draw: random.Random) -> tuple[str, bytes]:
+def _payment(draw: random.Random, at: float) -> tuple[str, bytes]:
     """A record. One in a thousand cannot be read, one in a thousand is refused by the rule; some cards pay often."""
     card = f"card-{draw.randrange(20 if draw.random() < 0.02 else 20_000)}"
     kind = draw.random()
     if kind < 0.001:
         return card, b'{"card": "' + card.encode()
     amount = -1.0 if kind < 0.002 else draw.randrange(100, 50_000) / 100
-    paid_at = datetime.now(timezone.utc).isoformat()
+    paid_at = datetime.fromtimestamp(at, timezone.utc).isoformat()
     return card, json.dumps({"card": card, "amount": amount, "paid_at": paid_at}).encode()
 
 

@@ -33,14 +33,14 @@ def commands(kafka, postgres_server, tmp_path):
 def test_the_two_commands(commands, tmp_path):
     start, job = commands
     run = tmp_path / "examples" / "kafka_to_postgres" / "run"
-    services = subprocess.Popen(
-        [*start, "--payments", "2000"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    log = tmp_path / "services.log"
+    with log.open("wb") as output:
+        services = subprocess.Popen(start, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + 120
-        while not (run / "settings.json").exists():
-            assert services.poll() is None, services.stdout.read()
-            assert time.monotonic() < deadline
+        while not (run / "ready").exists():
+            assert services.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)
         done = subprocess.run([*job, "--once"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     finally:
