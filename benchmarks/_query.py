@@ -89,7 +89,7 @@ def _measure(run: QueryRun) -> dict[str, Any]:
         "peak_worker_rss_bytes": watch.peak_bytes,
         "peak_largest_worker_rss_bytes": watch.peak_worker_bytes,
         "checkpoint_bytes": _size(Path(run.checkpoint)),
-        "metrics": _step_metrics(counts),
+        "metrics": _step_metrics(query),
         "machine_load": [load_before, os.getloadavg()[0]],
     }
     if run.probe:
@@ -169,11 +169,11 @@ def _note(batches: list[dict[str, Any]], told: list[Any], seen: dict[int, dict[s
         print(f"    batch {batch['id']}: {batch['rows']:,} rows in {batch['ms']:,} ms ({rate:,.0f} rows/s)", flush=True)
 
 
-def _step_metrics(counts: Any) -> dict[str, int]:
+def _step_metrics(query: Any) -> dict[str, int]:
     """Holdfast's own counters; of the others, nothing."""
-    from holdfast.spark.steps.lineage import steps_above
+    from holdfast.spark.stages.metrics import reported_metrics
 
-    metrics = [step.metrics.value for step in steps_above(counts)]
+    metrics = list(reported_metrics(query.recentProgress).values())
     return {name: metrics[0][name] for name in metrics[0].names()} if metrics else {}
 
 

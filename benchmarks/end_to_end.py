@@ -7,11 +7,12 @@ All contestants read JSON from the same topic of one broker on this machine and 
 * *bytewax*: a `stateful_map`, one process, in memory; nothing survives a crash.
 * *quix*: Quix Streams with its RocksDB state, without changelog topics.
 
-Each runs alone, as a process of its own, beside the broker, the producer and the consumer. *Sustained*: the topic is filled
-first; measured is the time between the first tenth and the end of what comes out. *On the way*: payments come at a steady
-rate, and each carries the time at which it was sent; the first seconds of a rate are left out.
+Each runs alone, as a process of its own, beside the broker, the producer and the consumer, and is warmed up first. *On the
+way*: payments come at a steady rate, and each carries the time at which it was sent; the first quarter of a rate is left
+out. *Sustained*: many are sent at once; measured is the time between the first tenth and the end of what comes out. Rounds
+alternate in their order, and each prints the load of the machine before it.
 
-    python benchmarks/end_to_end.py [--payments 400000] [--rates 100 1000 5000] [--only holdfast spark] [--json FILE]
+    python benchmarks/end_to_end.py [--rounds 2] [--rates 100 1000 10000] [--only holdfast spark] [--json FILE]
 
 Needs `confluent-kafka` (in the extra `dev`); `pip install bytewax quixstreams` for the last two.
 """
@@ -22,6 +23,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -43,7 +45,7 @@ from services.kafka import Broker, running_broker
 PARTITIONS = 2
 CARDS = 10_000
 NEEDS = {"holdfast": "holdfast", "spark": "pyspark", "bytewax": "bytewax", "quix": "quixstreams"}
-WARM_PAYMENTS = 2000
+WARM_RATE = 200
 SECONDS_MAX = 300
 
 
@@ -142,51 +144,50 @@ def produce(broker: Broker, topic: str, payments: Payments, count: int, rate: fl
     producer.flush(60)
 
 
-def sustained(name: str, broker: Broker, count: int, seed: int) -> dict[str, float]:
+def measure(name: str, broker: Broker, options: argparse.Namespace) -> dict[str, Any]:
+    """One life of a contestant: warmed up, then given each rate, then all at once what is left."""
     source, target = broker.new_topic(PARTITIONS), broker.new_topic(PARTITIONS)
-    produce(broker, source, Payments(seed), count)
+    payments = Payments(options.seed)
     watcher = Watcher(broker, target)
+    found: dict[str, Any] = {"load_before": os.getloadavg()[0], "on_the_way": {}}
     try:
         with contestant(name, broker, source, target) as pid:
-            watcher.until(count // 10)
-            before = cpu_seconds_below(pid)
-            seen, begin = len(watcher.arrived), time.time()
-            watcher.until(count)
-            done = len(watcher.arrived) - seen
-            cpu = cpu_seconds_below(pid) - before
-    finally:
-        watcher.close()
-    end = watcher.arrived[count - 1][0]
-    return {"per_s": done / (end - begin), "cpu_s_per_million": cpu / done * 1e6}
-
-
-def on_the_way(name: str, broker: Broker, rates: list[int], seconds: float, seed: int) -> dict[int, list[float]]:
-    """By rate: the seconds that each payment was on its way."""
-    source, target = broker.new_topic(PARTITIONS), broker.new_topic(PARTITIONS)
-    payments = Payments(seed)
-    watcher = Watcher(broker, target)
-    found: dict[int, list[float]] = {}
-    try:
-        with contestant(name, broker, source, target):
-            produce(broker, source, payments, WARM_PAYMENTS, rate=200)
-            watcher.until(WARM_PAYMENTS)
-            expected = WARM_PAYMENTS
-            for rate in rates:
-                count = int(rate * seconds)
+            expected = int(WARM_RATE * options.warm_seconds)
+            produce(broker, source, payments, expected, WARM_RATE)
+            watcher.until(expected)
+            for rate in options.rates:
+                count = int(rate * options.seconds)
+                before, begin = cpu_seconds_below(pid), time.time()
                 produce(broker, source, payments, count, rate)
                 expected += count
                 watcher.until(expected)
-                found[rate] = [late for _, late in watcher.arrived[expected - count + count // 4 : expected]]
+                late = [late for _, late in watcher.arrived[expected - count + count // 4 : expected]]
+                cpu = (cpu_seconds_below(pid) - before) / (time.time() - begin)
+                found["on_the_way"][str(rate)] = {**_percentiles(late), "cores": round(cpu, 3)}
+            found |= sustained(pid, broker, source, payments, watcher, options.payments)
     finally:
         watcher.close()
     return found
 
 
+def sustained(pid: int, broker: Broker, source: str, payments: Payments, watcher: Watcher, count: int) -> dict[str, float]:
+    """How fast payments come out that are all there, but for the first tenth: those came while others were still sent."""
+    seen = len(watcher.arrived)
+    produce(broker, source, payments, count)
+    watcher.until(seen + count // 10)
+    before, begin, already = cpu_seconds_below(pid), time.time(), len(watcher.arrived)
+    watcher.until(seen + count)
+    done, cpu = seen + count - already, cpu_seconds_below(pid) - before
+    end = watcher.arrived[seen + count - 1][0]
+    return {"per_s": round(done / (end - begin)), "cpu_s_per_million": round(cpu / done * 1e6, 1)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--payments", type=int, default=400_000, help="for the sustained rate")
-    parser.add_argument("--rates", type=int, nargs="+", default=[100, 1000, 5000])
-    parser.add_argument("--seconds", type=float, default=20, help="for each rate")
+    parser.add_argument("--payments", type=int, default=300_000, help="for the sustained rate")
+    parser.add_argument("--rates", type=int, nargs="+", default=[100, 1000, 10_000])
+    parser.add_argument("--seconds", type=float, default=10, help="for each rate")
+    parser.add_argument("--warm-seconds", type=float, default=30)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=list(NEEDS), default=list(NEEDS))
     parser.add_argument("--seed", type=int, default=1)
@@ -195,36 +196,37 @@ def main() -> None:
     chosen = [name for name in options.only if importlib.util.find_spec(NEEDS[name]) is not None]
     for name in sorted(set(options.only) - set(chosen)):
         print(f"left out: {name} (pip install {NEEDS[name]})")
-    rates: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
-    ways: dict[str, dict[int, list[float]]] = {name: {rate: [] for rate in options.rates} for name in chosen}
+    rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     with tempfile.TemporaryDirectory(prefix="holdfast-broker-") as folder, running_broker(Path(folder)) as broker:
         for round_number in range(options.rounds):
             for name in chosen if round_number % 2 == 0 else reversed(chosen):
-                rates[name].append(sustained(name, broker, options.payments, options.seed))
-                print(f"round {round_number}  {name}  {rates[name][-1]}", flush=True)
-                for rate, seconds in on_the_way(name, broker, options.rates, options.seconds, options.seed).items():
-                    ways[name][rate] += seconds
-                    print(f"round {round_number}  {name}  {rate}/s  {_percentiles(seconds)}", flush=True)
-    report(rates, ways)
-    if options.json:
-        figures = {name: {str(rate): _percentiles(way) for rate, way in by_rate.items()} for name, by_rate in ways.items()}
-        save_json(options.json, {"machine": machine(), "sustained": rates, "on_the_way_s": figures})
+                rounds[name].append(measure(name, broker, options))
+                print(f"round {round_number}  {name}  {rounds[name][-1]}", flush=True)
+                if options.json:
+                    save_json(options.json, {"machine": machine(), "rounds": rounds})
+    report(rounds, options.rates)
 
 
-def report(rates: dict[str, list[dict[str, float]]], ways: dict[str, dict[int, list[float]]]) -> None:
+def report(rounds: dict[str, list[dict[str, Any]]], rates: list[int]) -> None:
     lines = []
-    for name, rounds in rates.items():
-        per_s = [found["per_s"] for found in rounds]
-        cpu = statistics.median(found["cpu_s_per_million"] for found in rounds)
-        shown = f"{statistics.median(per_s):,.0f} ({min(per_s):,.0f} to {max(per_s):,.0f})"
-        lines.append([name, shown, f"{cpu:.1f}", *(_percentiles(way) for way in ways[name].values())])
-    by_rate = [f"{rate:,}/s: p50, p99 ms" for rate in next(iter(ways.values()))]
-    print_table(["", "payments/s", "CPU s/M", *by_rate], lines)
+    for name, found in rounds.items():
+        line = [name, _spread([one["per_s"] for one in found], 1), _spread([one["cpu_s_per_million"] for one in found], 1)]
+        for rate in rates:
+            ways = [one["on_the_way"][str(rate)] for one in found]
+            line += [f"{_spread([way['p50_s'] for way in ways], 1e3)}; {_spread([way['p99_s'] for way in ways], 1e3)}"]
+        lines.append(line)
+    print_table(["", "payments/s", "CPU s/M", *(f"{rate:,}/s: p50; p99 ms" for rate in rates)], lines)
 
 
-def _percentiles(seconds: list[float]) -> str:
-    ordered: list[Any] = sorted(seconds)
-    return f"{ordered[len(ordered) // 2] * 1e3:,.0f}, {ordered[int(len(ordered) * 0.99)] * 1e3:,.0f}"
+def _spread(values: list[float], times: float) -> str:
+    """The median, with the lowest and the highest if there are several."""
+    middle, low, high = (round(value * times) for value in (statistics.median(values), min(values), max(values)))
+    return f"{middle:,}" if low == high else f"{middle:,} ({low:,} to {high:,})"
+
+
+def _percentiles(seconds: list[float]) -> dict[str, float]:
+    ordered = sorted(seconds)
+    return {"p50_s": round(ordered[len(ordered) // 2], 4), "p99_s": round(ordered[int(len(ordered) * 0.99)], 4)}
 
 
 if __name__ == "__main__":

@@ -22,38 +22,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from _counting import OUTPUT, Count, Nowhere
 from _data import SCHEMAS, random_batches, write_batches
 from _processes import usage
 from _report import machine, print_table, save_json
 
 import holdfast as hf
-from holdfast.spark.sinks.base import BatchInfo, Sink
 
 Way = Callable[[Any], list[list[Any]]]
-_OUTPUT = "key string, value double"
 _SMALL_BATCHES = 12
 
 
-class Count(hf.DoFn):
-    SEEN = hf.ValueStateSpec("seen", hf.FloatCoder())
-
-    def process(self, element, seen=hf.DoFn.StateParam(SEEN)):
-        number = (seen.read() or 0.0) + 1.0
-        seen.write(number)
-        yield element[0], number
-
-
-class Nowhere(Sink):
-    """Evaluates all rows, and keeps none."""
-
-    evaluates_all = True
-
-    def write_batch(self, rows: Any, info: BatchInfo) -> None:
-        rows.write.format("noop").mode("overwrite").save()
-
-
 def step(df: Any, name: str) -> Any:
-    return hf.keyed(df, key="key", value="value").par_do(Count(), output=_OUTPUT, name=name)
+    return hf.keyed(df, key="key", value="value").par_do(Count(), output=OUTPUT, name=name)
 
 
 def beside(df: Any, count: int) -> list[Any]:

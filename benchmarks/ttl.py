@@ -24,7 +24,8 @@ from _data import as_keys
 from _report import machine, print_table, print_target, save_json, save_plot
 
 import holdfast as hf
-from holdfast.spark.steps.lineage import steps_above
+from holdfast.engine.metrics.step import StepMetrics
+from holdfast.spark.stages.metrics import reported_metrics
 
 _CORES = 2
 _BEGIN = 1_600_000_000
@@ -70,14 +71,14 @@ def measure(spark: Any, data: Path, checkpoint: Path, ttl: Any, options: argpars
     rows = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(data))
     stream = hf.keyed(rows, key="key", value="value", timestamp="at", watermark="10 minutes")
     out = stream.par_do(counter(ttl), output="key string, n int", backend=options.backend, name="Seen")
-    [step] = steps_above(out)
     writer = out.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query = writer.start()
     noted: list[dict[str, Any]] = []
-    swept = 0
+    total, swept = StepMetrics(), 0
     while not query.awaitTermination(0.05):
         for report in query.recentProgress[len(noted) :]:
-            metrics = step.metrics.value
+            total.add(reported_metrics([report])["Seen"])
+            metrics = total
             kinds = kinds_of(checkpoint)
             noted.append(
                 {

@@ -7,6 +7,7 @@ with what was planted, and with what the same rules give in plain Python, withou
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import signal
@@ -43,6 +44,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--payments", type=int, default=60_000)
     parser.add_argument("--folder", type=Path, help="where to keep its files; a new folder for temporary files by default")
+    parser.add_argument(
+        "--serve",
+        action=argparse.BooleanOptionalAction,
+        help="show the job in a dashboard at the end; by default if this is a terminal",
+    )
     options = parser.parse_args()
     folder = new_folder(options.folder)
     cards = options.payments // 8
@@ -56,7 +62,10 @@ def main() -> int:
     run(folder, "first run", until=FILES // 2)
     run(folder, "second run")
     seconds = time.monotonic() - start
-    return report(folder, payments, planted, seconds)
+    code = report(folder, payments, planted, seconds)
+    if options.serve if options.serve is not None else sys.stdout.isatty():
+        serve(folder)
+    return code
 
 
 def new_folder(given: Path | None) -> Path:
@@ -258,9 +267,22 @@ def is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdecimal()
 
 
+def tool(*command: str | Path) -> list[str]:
+    """The command line that looks at the checkpoint in a folder."""
+    *words, folder = command
+    return [str(Path(sys.executable).with_name("holdfast")), *map(str, words), str(Path(folder) / "checkpoint")]
+
+
+def serve(folder: Path) -> None:
+    """Shows the job in a browser until Ctrl-C."""
+    print("\nThe job in a dashboard (Ctrl-C ends it):", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        subprocess.run([*tool("ui", folder), "--port", "0"], check=False)
+
+
 def show_places(folder: Path) -> None:
-    tool = shlex.join([str(Path(sys.executable).with_name("holdfast")), "state", "ls", str(folder / "checkpoint")])
-    print(f"tables       {folder / 'found.db'}\nlog          {folder / 'job.log'}\nlook inside  {tool}")
+    print(f"tables       {folder / 'found.db'}\nlog          {folder / 'job.log'}")
+    print(f"look inside  {shlex.join(tool('state', 'ls', folder))}\n             {shlex.join(tool('ui', folder))}")
     print(f"remove all   {shlex.join(['rm', '-r', str(folder)])}")
     print("To keep it for longer than temporary files are kept: examples/demo.py --folder DIRECTORY")
 

@@ -16,6 +16,7 @@ import services
 import tiers
 from holdfast import ops
 from holdfast.errors import HoldfastError
+from services.browser import browser  # noqa: F401
 from services.postgres import postgres, postgres_server  # noqa: F401
 
 _TESTS = Path(__file__).parent

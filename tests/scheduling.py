@@ -26,6 +26,7 @@ LONGEST = (
     "contract/test_examples.py",
     "integration/test_taxis.py",
     "fault/test_cache_trust.py",
+    "browser/test_dashboard.py",
     "ops/test_export.py",
     "ops/test_stop.py",
     "integration/test_kafka_source.py",
@@ -38,7 +39,7 @@ LONGEST = (
     "integration/test_file_sources.py",
 )
 
-_FOLDERS = ("fault", "ops", "integration", "stored", "package", "contract", "property", "unit")
+_FOLDERS = ("fault", "ops", "integration", "stored", "browser", "package", "contract", "property", "unit")
 
 
 class LongestFirst(LoadScopeScheduling):

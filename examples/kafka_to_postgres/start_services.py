@@ -12,7 +12,9 @@ import contextlib
 import json
 import random
 import shutil
+import signal
 import sys
+import threading
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -64,11 +66,14 @@ def _pay(broker: Broker, topic: str, per_second: int, seconds: float | None) -> 
     broker.put_all(
         topic, [_payment(draw, now - HISTORY_SECONDS + n / per_second) for n in range(HISTORY_SECONDS * per_second)]
     )
+    # From here on Ctrl-C lets what is being sent arrive: a client that outlives its broker complains.
+    stop = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
     (RUN / "ready").touch()
     end = None if seconds is None else time.monotonic() + seconds
-    while end is None or time.monotonic() < end:
+    while not stop.is_set() and (end is None or time.monotonic() < end):
         broker.put_all(topic, [_payment(draw, time.time()) for _ in range(per_second)])
-        time.sleep(1)
+        stop.wait(1)
 
 
 def _payment(draw: random.Random, at: float) -> tuple[str, bytes]:

@@ -7,7 +7,7 @@ that need it are looked up when they are first used.
 
 import typing as _typing
 
-from holdfast import coders, metrics, pvalue, transforms, utils
+from holdfast import coders, metrics, pvalue, transforms, utils, watch
 from holdfast.errors import (
     CheckpointError,
     CheckpointLocked,
@@ -20,6 +20,7 @@ from holdfast.errors import (
     JobFailed,
     LimitExceeded,
     MissingExtra,
+    NeedsSpark,
     OutputError,
     SinkError,
     StateConflict,
@@ -259,6 +260,7 @@ __all__ = [
     "Metrics",
     "Min",
     "MissingExtra",
+    "NeedsSpark",
     "NonMergingWindowFn",
     "NullableCoder",
     "OrFinally",
@@ -320,6 +322,7 @@ __all__ = [
     "sources",
     "transforms",
     "utils",
+    "watch",
     "window",
 ]
 

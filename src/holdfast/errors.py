@@ -15,6 +15,7 @@ Every error has three parts: what happened, the detail (which step, cell, key an
     ├── CorruptState         stored bytes are damaged, incomplete, or of a foreign format
     ├── StateConflict        the stored state and the code do not match
     ├── CheckpointError      a path is not a checkpoint or savepoint, or cannot be used for this purpose
+    │   └── NeedsSpark       state that can only be read through Spark, and there is no session
     ├── CheckpointLocked     a job is running on the checkpoint
     ├── MissingExtra         this needs packages that an extra installs                 (also a ModuleNotFoundError)
     ├── SinkError            a sink cannot take a micro-batch without losing, doubling or altering rows
@@ -38,6 +39,7 @@ __all__ = [
     "JobFailed",
     "LimitExceeded",
     "MissingExtra",
+    "NeedsSpark",
     "OutputError",
     "SinkError",
     "StateConflict",
@@ -89,7 +91,7 @@ def _rebuild(cls: type[HoldfastError], parts: dict[str, Any], args: tuple[Any, .
 
 
 class InvalidStep(HoldfastError, ValueError):
-    """A step, or a part of one, that cannot be built. `problems` holds all of them, not just the first."""
+    """A step, a part of one, or a sink that cannot be built. `problems` holds all of them, not just the first."""
 
     def __init__(self, step: str, problems: Iterable[str]) -> None:
         self._tell(f"The step {step!r} cannot be built", problems)
@@ -99,6 +101,13 @@ class InvalidStep(HoldfastError, ValueError):
         """For a part of a step, such as `Ttl`, that is refused when it is made."""
         error = cls.__new__(cls)
         error._tell(f"{part}(...) cannot be made", problems)
+        return error
+
+    @classmethod
+    def of_sink(cls, sink: object, problems: Iterable[str]) -> InvalidStep:
+        """For a sink that cannot write what it is given, which is found before anything is written."""
+        error = cls.__new__(cls)
+        error._tell(f"Rows cannot be written to {sink!r}", problems)
         return error
 
     def _tell(self, what: str, problems: Iterable[str]) -> None:
@@ -152,6 +161,10 @@ class StateConflict(HoldfastError):
 
 class CheckpointError(HoldfastError):
     """A path that is not a checkpoint or savepoint, or cannot be used for this purpose."""
+
+
+class NeedsSpark(CheckpointError):
+    """State whose files have a format, or are in a place, that only Spark can read."""
 
 
 class CheckpointLocked(HoldfastError):

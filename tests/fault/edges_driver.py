@@ -1,7 +1,8 @@
 """The job between Kafka and PostgreSQL, as a program: reads what is in a topic, some records a micro-batch, and ends.
 
 Payments go through the velocity rule; alerts are appended, the last alert of each card is upserted, and records that cannot
-be read are appended as dead letters. It says `active` when its query runs, and `done` when everything is in the tables.
+be read are appended as dead letters. With `--alerts-topic`, alerts go to that topic first. It says `active` when its query
+runs, and `done` when everything is in the tables.
 The password of the database is in PGPASSWORD.
 """
 
@@ -14,6 +15,7 @@ import threading
 import traceback
 
 from driver import watch  # type: ignore[import-not-found]  # run as a script, from its own folder
+from pipeline import Hold, Watched  # type: ignore[import-not-found]
 
 import holdfast as hf
 
@@ -52,6 +54,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("checkpoint", "servers", "topic", "conninfo", "schema", "jars"):
         parser.add_argument(f"--{name}", required=name != "jars")
+    parser.add_argument("--alerts-topic")
+    parser.add_argument(
+        "--hold-written", type=int, help="wait to be killed when so many of topic and first table are written"
+    )
+    parser.add_argument("--hold-passes", type=int, default=0, help="how many times not to")
     parser.add_argument("--records-at-once", type=int, default=4000)
     parser.add_argument("--seconds-max", type=float, default=900)
     options = parser.parse_args()
@@ -81,7 +88,10 @@ def edges_job(options: argparse.Namespace) -> hf.Job:
         return hf.sinks.Postgres(options.conninfo, table, schema=options.schema)
 
     job = hf.Job("edges", checkpoint=options.checkpoint, trigger="available now", progress=False)
-    job.write(alerts, sink("alerts"))
+    hold = Hold(options.hold_written, options.hold_passes)
+    if options.alerts_topic is not None:
+        job.write(alerts, Watched(hf.sinks.Kafka(options.servers, options.alerts_topic, key="card"), 0, hold))
+    job.write(alerts, Watched(sink("alerts"), 1, hold))
     job.write(alerts, sink("last_alerts"), mode="upsert", key="card")
     return job.write(payments.dead_letter.select("value", "reason"), sink("letters"))
 

@@ -3,6 +3,7 @@ the tables have what they must."""
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections import Counter
@@ -85,6 +86,29 @@ def test_the_driver_is_killed(edges, seed, kills, count):
     edges.start("--records-at-once", at_once).finish()
     check(edges.tables(), expected_tables(payments))
     assert any(begun > committed for _, begun, committed in killed), killed
+
+
+@pytest.mark.night
+def test_the_driver_is_killed_between_a_topic_and_a_table(edges, seed):
+    """One output, two sinks: in the table each alert is once, in the topic at least once; its id says which come again."""
+    payments = make_payments(seed, 6000)
+    edges.fill(payments)
+    topic = edges.broker.new_topic(partitions=2)
+    program = edges.start("--alerts-topic", topic, "--hold-written", "1", "--hold-passes", "1")
+    assert program.until(lambda: any(line.startswith("held") for line in program.said), "the hold"), program.log()
+    program.kill()
+    held = edges.broker.records(topic)
+    assert len(held) > edges.tables().alerts.total() > 0
+    edges.start("--alerts-topic", topic).finish()
+    expected = expected_tables(payments)
+    check(edges.tables(), expected)
+    records = edges.broker.records(topic)
+    alerts = {dict(record.headers)["holdfast-id"]: json.loads(record.value) for record in records}
+    assert Counter((alert["card"], alert["id"], alert["n"]) for alert in alerts.values()) == expected.alerts
+    times = Counter(dict(record.headers)["holdfast-id"] for record in records)
+    assert set(times.values()) == {1, 2}
+    # What came twice is what had been written without its commit.
+    assert sum(count - 1 for count in times.values()) == len(records) - expected.alerts.total() < len(held)
 
 
 def test_the_services_are_restarted(edges, seed):

@@ -304,3 +304,13 @@ def test_files_where_directories_should_be(make, tmp_path):
         make(hf.sinks.Parquet(tmp_path / "file"), trigger="available now").run()
     with pytest.raises(hf.CheckpointError, match="is a file"):
         make(hf.sinks.Collect(), checkpoint="file", trigger="available now").run()
+
+
+def test_an_error_of_sparks_own_is_told_once(feed, tmp_path, capfd):
+    """PySpark writes a line of JSON to standard error when it makes an exception, before anybody could have caught it."""
+    source = feed("k string")
+    source.add({"k": "seven"})
+    job = hf.Job("numbers", checkpoint=str(tmp_path / "checkpoint"), trigger="available now", progress=False)
+    with pytest.raises(hf.JobFailed, match="CAST_INVALID_INPUT"):
+        job.write(source.df.selectExpr("cast(k AS int) AS n"), hf.sinks.Collect()).run()
+    assert "CAST_INVALID_INPUT" not in capfd.readouterr().err

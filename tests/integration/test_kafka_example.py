@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -35,7 +36,9 @@ def test_the_two_commands(commands, tmp_path):
     run = tmp_path / "examples" / "kafka_to_postgres" / "run"
     log = tmp_path / "services.log"
     with log.open("wb") as output:
-        services = subprocess.Popen(start, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        services = subprocess.Popen(
+            start, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
     try:
         deadline = time.monotonic() + 120
         while not (run / "ready").exists():
@@ -44,8 +47,10 @@ def test_the_two_commands(commands, tmp_path):
             time.sleep(0.05)
         done = subprocess.run([*job, "--once"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     finally:
-        services.send_signal(signal.SIGINT)
+        # As Ctrl-C at a terminal does it: to all processes of the group.
+        os.killpg(services.pid, signal.SIGINT)
         services.wait(60)
+    assert not re.search("Traceback|FAIL|ERROR", log.read_text()), log.read_text()
     assert done.returncode == 0, done.stderr
     counts = {table: int(count) for table, count in re.findall(r"^(\w+): (\d+) rows$", done.stdout, re.MULTILINE)}
     assert counts.keys() == {"alerts", "newest_alerts", "unreadable", "refused"}

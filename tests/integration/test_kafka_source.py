@@ -40,6 +40,7 @@ POISON = {
     b"no json": "not JSON",
     b'{"card":"x"} and more': "not JSON: JSON is malformed: trailing",
     b'{"card":5}': "Expected `str`, got `int` - at `$.card`",
+    b'{"card":null}': "Expected `str`, got `null` - at `$.card`",
     b'{"amount":5}': "Object missing required field `card`",
     b'{"card":"\xff"}': "not UTF-8",
     b"\x00\x01\x02": "not JSON",
@@ -55,7 +56,8 @@ POISON = {
 }
 
 
-def test_poison_is_put_aside_and_the_rest_goes_on(kafka, spark, source, run_job):
+def test_poison_is_put_aside_and_the_rest_goes_on(kafka, spark, source, tmp_path):
+    """In one job, which reads the topic once."""
     topic = kafka.new_topic(partitions=2)
     large = payment("y" * (10 << 20))
     for number, value in enumerate(POISON):
@@ -63,8 +65,10 @@ def test_poison_is_put_aside_and_the_rest_goes_on(kafka, spark, source, run_job)
     kafka.put(topic, large, partition=0)
     event_time = hf.sources.EventTime("at", earliest="2000-01-01")
     outputs = source(topic, event_time=event_time).read(spark)
-    [rows] = run_job(outputs.main, checkpoint="main")
-    [letters] = run_job(outputs.dead_letter, checkpoint="letters")
+    good, bad = hf.sinks.Collect(), hf.sinks.Collect()
+    job = hf.Job("poison", checkpoint=str(tmp_path / "checkpoint"), trigger="available now", progress=False)
+    job.write(outputs.main, good).write(outputs.dead_letter, bad).run()
+    rows, letters = good.rows, bad.rows
     wanted = [f"{when} {number}" for number in range(len(POISON)) for when in ("before", "after")]
     assert sorted(row.card for row in rows) == sorted([*wanted, "y" * (10 << 20)])
     assert {row.at for row in rows} == {datetime.datetime(2024, 3, 1, 10)}

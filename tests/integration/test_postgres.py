@@ -182,8 +182,8 @@ class TestTrouble:
         killed = []
 
         class Killed(hf.sinks.Postgres):
-            def _is_written(self, database, notes, info):
-                answer = super()._is_written(database, notes, info)
+            def _written(self, database, notes, info):
+                answer = super()._written(database, notes, info)
                 if not killed:
                     killed.append(database.rows("SELECT pg_backend_pid()")[0][0])
                     with closing(postgres.server.connect()) as other:
@@ -202,8 +202,8 @@ class Stalled(hf.sinks.Postgres):
         super().__init__(postgres.server.conninfo, "counts", schema=postgres.schema, **options)
         self.stands, self.go_on, self.attempts = threading.Event(), threading.Event(), 0
 
-    def _is_written(self, database, notes, info):
-        answer = super()._is_written(database, notes, info)
+    def _written(self, database, notes, info):
+        answer = super()._written(database, notes, info)
         self.attempts += 1
         if self.attempts == 1:
             self.stands.set()

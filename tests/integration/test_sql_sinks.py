@@ -32,8 +32,8 @@ class TestAppend:
         for batch in (0, 1, 1):
             write(place.sink(), batch, ("a", batch), ("a", batch))
         assert place.rows() == [("a", 0), ("a", 0), ("a", 1), ("a", 1)]
-        noted = place.execute("SELECT sink, query_id, batch_id, plan, row_count FROM holdfast_batches ORDER BY batch_id")
-        assert noted == [("counts", "q", 0, "plan", 2), ("counts", "q", 1, "plan", 2)]
+        noted = place.execute("SELECT sink, query_id, batch_id, plan, row_count FROM holdfast_batches")
+        assert noted == [("counts", "q", 1, "plan", 2)]
 
     def test_a_micro_batch_without_rows_is_noted(self, place):
         write(place.sink(), 0)
@@ -112,6 +112,120 @@ class TestAppend:
         write(place.sink(), 0, ("a", 0), plan="")
         write(place.sink(), 0, ("a", 0), plan="p")
         assert place.rows() == [("a", 0)]
+
+
+def noted(place, query="q"):
+    """The numbers of the micro-batches that have a note."""
+    found = place.execute(f"SELECT batch_id FROM holdfast_batches WHERE query_id = '{query}' ORDER BY batch_id")
+    return [number for [number] in found]
+
+
+class TestNotes:
+    """They do not grow without bound, and whatever may still be asked of them is there."""
+
+    def test_of_rows_that_are_not_marked_two_are_enough(self, place):
+        for batch, values in enumerate([[("a", 0)], [("a", 1)], [], [], [("a", 4)], [], []]):
+            write(place.sink(), batch, *values, plan=f"p{batch}")
+            write(place.sink(), batch, *values, query="other", plan=f"p{batch}")
+        assert noted(place) == noted(place, "other") == [4, 6]
+        with pytest.raises(hf.SinkError, match="written without batch_column"):
+            write(place.sink(take_over=True), 4, ("a", 40), plan="anew")
+        # Since 4 there are no rows that would have to go.
+        write(place.sink(take_over=True), 5, ("a", 50), plan="anew")
+        assert place.rows() == sorted([("a", 0), ("a", 1), ("a", 4)] * 2 + [("a", 50)])
+        assert noted(place) == [5]
+
+    def test_of_upserted_rows_the_last_is_enough(self, place):
+        for batch in range(4):
+            write(place.sink().upserting(BY_K), batch, ("a", batch), plan=f"p{batch}")
+        assert noted(place) == [3]
+        with pytest.raises(hf.SinkError, match="micro-batches up to 3"):
+            write(place.sink().upserting(BY_K), 1, ("a", 10), plan="anew")
+        write(place.sink(take_over=True).upserting(BY_K), 1, ("a", 10), plan="anew")
+        assert (place.rows(), noted(place)) == ([("a", 10)], [1])
+
+    def test_of_marked_rows_all_are_kept(self, place):
+        for batch, values in enumerate([[("a", 0)], [("a", 1)], [], [("a", 3)], [], []]):
+            write(place.sink(batch_column="b"), batch, *values, plan=f"p{batch}")
+        assert noted(place) == [0, 1, 3, 5]
+        write(place.sink(batch_column="b", take_over=True), 1, ("a", 10), plan="anew")
+        assert (place.rows(columns="k, n"), noted(place)) == ([("a", 0), ("a", 10)], [0, 1])
+
+    def test_rows_from_before_they_were_marked(self, place):
+        write(place.sink(), 0, ("a", 0), plan="p0")
+        place.execute("ALTER TABLE counts ADD COLUMN b uuid")
+        for batch in (1, 2, 3):
+            write(place.sink(batch_column="b"), batch, ("a", batch), plan=f"p{batch}")
+        assert noted(place) == [0, 1, 2, 3]
+        with pytest.raises(hf.SinkError, match="written without batch_column"):
+            write(place.sink(batch_column="b", take_over=True), 0, ("a", 10), plan="anew")
+        write(place.sink(batch_column="b", take_over=True), 2, ("a", 20), plan="anew")
+        assert place.rows(columns="k, n") == [("a", 0), ("a", 1), ("a", 20)]
+
+
+class TestTwoJobsOfOneQuery:
+    """A savepoint was restored with its query id, and taken over the table, while the job that it is of goes on."""
+
+    @pytest.fixture
+    def sinks(self, place):
+        """The one of the job that goes on, and the one of the restored job, which has taken over from micro-batch 1 on."""
+        old = place.sink(batch_column="b")
+        old.open(None, SCHEMA, "q")
+        for batch in range(4):
+            write(old, batch, ("old", batch), plan=f"p{batch}")
+        new = place.sink(batch_column="b", take_over=True)
+        new.open(None, SCHEMA, "q")
+        write(new, 1, ("new", 1), plan="anew 1")
+        return old, new
+
+    def test_the_old_one_is_told(self, place, sinks):
+        old, new = sinks
+        with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id; 4 of this one"):
+            write(old, 4, ("old", 4), plan="p4")
+        for batch in (2, 3, 4):
+            write(new, batch, ("new", batch), plan=f"anew {batch}")
+        with pytest.raises(hf.SinkError, match="has micro-batch 4 of another job"):
+            write(old, 5, ("old", 5), plan="p5")
+        assert place.rows(columns="k, n") == [("new", n) for n in (1, 2, 3, 4)] + [("old", 0)]
+
+    def test_and_when_it_is_started_again(self, place, sinks):
+        """Then it remembers nothing, but its checkpoint does."""
+        old, new = sinks
+        plans = BatchInfo("q", 4, "p4", lambda number: f"p{number}")
+        for again in (old, place.sink(batch_column="b")):
+            again.open(None, SCHEMA, "q")
+            with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job"):
+                again.write_batch(rows(("old", 4)), plans)
+        new.open(None, SCHEMA, "q")
+        new.write_batch(rows(("new", 2)), BatchInfo("q", 2, "anew 2", lambda number: f"anew {number}"))
+        assert place.rows(columns="k, n") == [("new", 1), ("new", 2), ("old", 0)]
+
+    def test_one_that_is_started_again_does_not_take_over_again(self, place):
+        """After a failure a job starts with the same sink."""
+        old = place.sink(batch_column="b", take_over=True)
+        old.open(None, SCHEMA, "q")
+        for batch in range(2):
+            write(old, batch, ("old", batch), plan=f"p{batch}")
+        new = place.sink(batch_column="b", take_over=True)
+        new.open(None, SCHEMA, "q")
+        for batch in (1, 2):
+            write(new, batch, ("new", batch), plan=f"anew {batch}")
+        old.open(None, SCHEMA, "q")
+        with pytest.raises(hf.SinkError, match="micro-batches up to 2") as refused:
+            write(old, 2, ("old", 2), plan="p2")
+        assert "make a new sink" in refused.value.todo
+        assert place.rows(columns="k, n") == [("new", 1), ("new", 2), ("old", 0)]
+
+    def test_who_goes_on_with_the_same_checkpoint_is_no_other(self, place):
+        """Also if it is another process, and this one comes again after it."""
+        first, second = place.sink(), place.sink()
+        for batch, sink in ((0, first), (1, second), (3, first)):
+            sink.open(None, SCHEMA, "q")
+            sink.write_batch(rows(("a", batch)), BatchInfo("q", batch, f"p{batch}", lambda number: f"p{number}"))
+        second.open(None, SCHEMA, "q")
+        # Of 3 nothing is known any more.
+        second.write_batch(rows(("a", 9)), BatchInfo("q", 9, "p9", lambda number: ""))
+        assert place.rows() == [("a", 0), ("a", 1), ("a", 3), ("a", 9)]
 
 
 class TestUpsert:

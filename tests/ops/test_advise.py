@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.ops.health.advise import Goals, advise_from
-from holdfast.ops.health.measure import Measured, StepMeasured, measure
 from holdfast.ops.inspect.summary import state_ls
+from holdfast.ops.upkeep.advise import Goals, advise_from
+from holdfast.ops.upkeep.measure import Measured, StepMeasured, measure
 from holdfast.testing.spark_runtime import scripted_session
 
 from .shared import copied, payments, tree

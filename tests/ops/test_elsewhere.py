@@ -10,12 +10,12 @@ import pytest
 from holdfast.checkpoint.files.choice import files_of
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError
-from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.inspect.state_frame import read_state
 from holdfast.ops.move.export import state_export
 from holdfast.ops.move.importing import state_import
 from holdfast.ops.move.restore import savepoint_restore
 from holdfast.ops.move.savepoint import savepoint_create
+from holdfast.ops.upkeep.verify import checkpoint_verify
 
 from .payments import Payments
 

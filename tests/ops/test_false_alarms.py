@@ -10,9 +10,9 @@ import pytest
 
 import holdfast as hf
 from holdfast import ops
-from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.reading.blobs import StepRef
 from holdfast.ops.reading.keys import find_key, key_text
+from holdfast.ops.upkeep.verify import checkpoint_verify
 from holdfast.testing.spark_runtime import scripted_session
 
 
@@ -78,9 +78,9 @@ def test_a_second_source_whose_log_is_gone_is_missed(spark, source, tmp_path):
         spark.createDataFrame([("c", number)], "k string, v int").coalesce(1).write.mode("append").parquet(str(other))
     second = spark.readStream.schema("k string, v int").option("maxFilesPerTrigger", 1).parquet(str(other))
     run(count(source.unionByName(second)), tmp_path)
-    assert checkpoint_verify(None, str(tmp_path / "checkpoint")).is_whole
+    assert checkpoint_verify(None, str(tmp_path / "checkpoint"), files_only=True).is_whole
     shutil.rmtree(tmp_path / "checkpoint" / "sources" / "1")
-    found = checkpoint_verify(None, str(tmp_path / "checkpoint"))
+    found = checkpoint_verify(None, str(tmp_path / "checkpoint"), files_only=True)
     assert [problem.path for problem in found.problems] == [str(tmp_path / "checkpoint" / "sources" / "1")]
 
 

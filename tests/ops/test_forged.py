@@ -17,15 +17,15 @@ from holdfast.checkpoint.layout import open_checkpoint
 from holdfast.checkpoint.notices import read_job, read_lock, read_stop
 from holdfast.checkpoint.pieces import PieceFinder
 from holdfast.checkpoint.registry import registered
+from holdfast.checkpoint.running import find_running
 from holdfast.engine.stored.manifest import Evolution, read_manifest, reconcile
 from holdfast.engine.stored.reading import StoredLayout
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
-from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.inspect.overview import checkpoint_show
 from holdfast.ops.move.export import read_export
 from holdfast.ops.move.restore import savepoint_restore
 from holdfast.ops.move.savepoint import savepoint_create, savepoint_ls, savepoint_verify
-from holdfast.ops.move.stopping import find_running
+from holdfast.ops.upkeep.verify import checkpoint_verify
 from holdfast.spark.job.manifest import open_manifest
 from tiers import examples
 
@@ -75,7 +75,7 @@ def use_everything(checkpoint: Path, work: Path) -> None:
     path, made = str(checkpoint), str(work / "made")
     tools = (
         lambda: checkpoint_show(None, path),
-        lambda: checkpoint_verify(None, path),
+        lambda: checkpoint_verify(None, path, files_only=True),
         lambda: open_checkpoint(None, path).retained(),
         lambda: PieceFinder(open_checkpoint(None, path)).pieces(1),
         lambda: savepoint_create(None, path, made),
@@ -116,7 +116,9 @@ WRONG = {
 @pytest.mark.parametrize(("name", "content"), [(name, content) for name, all_ in WRONG.items() for content in all_])
 def test_verify_names_what_has_another_form(checkpoint, name, content):
     def named():
-        return str(checkpoint / name) in [problem.path for problem in checkpoint_verify(None, str(checkpoint)).problems]
+        return str(checkpoint / name) in [
+            problem.path for problem in checkpoint_verify(None, str(checkpoint), files_only=True).problems
+        ]
 
     assert not named()
     put(checkpoint / name, content)
@@ -252,7 +254,7 @@ def test_links_in_a_checkpoint_are_not_followed(checkpoint, tmp_path, what):
     with pytest.raises(CheckpointError, match="links are not followed"):
         savepoint_create(None, str(checkpoint), str(tmp_path / "savepoint"))
     assert not (tmp_path / "savepoint").exists()
-    found = checkpoint_verify(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint), files_only=True)
     assert [problem.what for problem in found.problems if problem.path == str(checkpoint / what)] == [
         "it is a link, and links are not followed"
     ]

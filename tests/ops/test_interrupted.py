@@ -15,10 +15,10 @@ from holdfast.checkpoint.lock import current_lock, holding
 from holdfast.checkpoint.replacement import finish_replacing
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError
-from holdfast.ops.health.repair import checkpoint_repair
-from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.inspect.state_frame import read_state
 from holdfast.ops.move.rescale import rescale
+from holdfast.ops.upkeep.repair import checkpoint_repair
+from holdfast.ops.upkeep.verify import checkpoint_verify
 from holdfast.spark.job.manifest import open_manifest
 from ops.checkpoints import error_of, from_json, moved_copy, run_job, tree, write
 
@@ -81,7 +81,12 @@ def test_a_job_starts_with_the_code_that_fits(spark, history, left, renames):
     was = "4 and is 16" if renames == 1 else "16 and is 4"
     with pytest.raises(hf.StateConflict, match=f"key_groups was {was} now"):
         run_job(spark, history.input, checkpoint, key_groups=OTHERS[renames])
-    assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == ["manifest.json", "turn.json"]
+    assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == [
+        "graph.json",
+        "history",
+        "manifest.json",
+        "turn.json",
+    ]
     assert run_job(spark, history.input, checkpoint, key_groups=GROUPS[renames]) == {}
     assert checkpoint_verify(spark, str(checkpoint), deep=True).problems == []
 
@@ -111,7 +116,7 @@ def test_tools_name_it(spark, left, tmp_path, renames, capsys):
         assert f"holdfast checkpoint repair {checkpoint}" in said
     with pytest.raises(CheckpointError, match="was interrupted"):
         read_state(spark, str(checkpoint))
-    found = checkpoint_verify(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint), files_only=True)
     assert str(checkpoint / "holdfast" / "state-before") in [problem.path for problem in found.problems]
     assert main(["checkpoint", "verify", "--files-only", str(checkpoint)]) == 1
     assert tree(checkpoint) == before
@@ -131,7 +136,12 @@ def test_repair(spark, left, renames, capsys):
     assert main(["checkpoint", "repair", str(checkpoint), "--yes", "--json"]) == 0
     outcome = ["it had changed nothing", "was undone", "was finished"][renames]
     assert outcome in from_json(capsys)["interrupted"]
-    assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == ["manifest.json", "turn.json"]
+    assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == [
+        "graph.json",
+        "history",
+        "manifest.json",
+        "turn.json",
+    ]
     assert read_state(spark, str(checkpoint)).count() > 0
     manifest = json.loads((checkpoint / "holdfast" / "manifest.json").read_text())
     assert manifest["steps"]["cells"]["key_groups"] == (16 if renames == 2 else 8)
@@ -141,12 +151,17 @@ def test_repair(spark, left, renames, capsys):
 
 def test_before_the_first_rename_nothing_has_changed(spark, history, left):
     checkpoint = left(0)
-    found = checkpoint_verify(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint), files_only=True)
     assert found.problems == []
     assert [note for note in found.notes if "interrupted before it changed anything" in note]
     assert read_state(spark, str(checkpoint)).count() > 0
     assert run_job(spark, history.input, checkpoint) == {}
-    assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == ["manifest.json", "turn.json"]
+    assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == [
+        "graph.json",
+        "history",
+        "manifest.json",
+        "turn.json",
+    ]
 
 
 def test_what_was_to_be_done_need_not_be_known(left):
@@ -166,7 +181,7 @@ def test_finishing_is_killed_too(left):
     assert "was finished" in str(finish_replacing(files, str(checkpoint)))
     assert finish_replacing(files, str(checkpoint)) is None
     assert open_checkpoint(None, str(checkpoint)).manifest["steps"]["cells"]["key_groups"] == 16
-    assert checkpoint_verify(None, str(checkpoint)).problems == []
+    assert checkpoint_verify(None, str(checkpoint), files_only=True).problems == []
 
 
 def test_an_unfinished_change_of_partitions(spark, history, checkpoint):

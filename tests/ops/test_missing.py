@@ -12,7 +12,6 @@ from holdfast.checkpoint.files.choice import files_of
 from holdfast.checkpoint.layout import open_checkpoint, spans
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CorruptState
-from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.inspect.compare import state_diff, state_history
 from holdfast.ops.inspect.showing import state_show
 from holdfast.ops.inspect.state_frame import read_state
@@ -20,6 +19,7 @@ from holdfast.ops.move.export import state_export
 from holdfast.ops.move.restore import savepoint_restore
 from holdfast.ops.move.savepoint import savepoint_create, savepoint_verify
 from holdfast.ops.move.savepoint_file import SavepointFile, read_savepoint, write_savepoint
+from holdfast.ops.upkeep.verify import checkpoint_verify
 from ops.checkpoints import error_of
 
 GONE = [
@@ -51,7 +51,7 @@ def named(problems, root: Path) -> list[str]:
 @pytest.mark.parametrize("gone", GONE)
 def test_a_checkpoint_without_it_is_not_whole(checkpoint, tmp_path, gone, capsys):
     remove(checkpoint / gone)
-    found = checkpoint_verify(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint), files_only=True)
     assert found.problems
     assert all(
         name.startswith(gone.removesuffix("/v2")) or name == "sources/0" for name in named(found.problems, checkpoint)
@@ -112,7 +112,7 @@ def test_offsets_and_commits_that_are_all_gone(checkpoint):
         copy = Path(shutil.copytree(checkpoint, checkpoint.with_name(log)))
         for file in (copy / log).iterdir():
             file.unlink()
-        found = named(checkpoint_verify(None, str(copy)).problems, copy)
+        found = named(checkpoint_verify(None, str(copy), files_only=True).problems, copy)
         # The last plan may be one that was not done.
         wanted = range(6 if log == "offsets" else 5)
         assert sorted(found) == [f"{log}/{number}" for number in wanted], others
@@ -121,7 +121,7 @@ def test_offsets_and_commits_that_are_all_gone(checkpoint):
 def test_two_planned_micro_batches_are_not_normal(checkpoint):
     for number in (4, 5):
         remove(checkpoint / "commits" / str(number))
-    assert named(checkpoint_verify(None, str(checkpoint)).problems, checkpoint) == ["commits/4"]
+    assert named(checkpoint_verify(None, str(checkpoint), files_only=True).problems, checkpoint) == ["commits/4"]
 
 
 def test_a_snapshot_is_missing_and_the_changelogs_begin_after_it(checkpoint):
@@ -176,7 +176,7 @@ def test_what_was_removed_in_good_order_is_no_damage(checkpoint):
         shutil.copy(partition / "1.zip", partition / "3.zip")
         for name in ("1.zip", "1.changelog", "2.changelog"):
             (partition / name).unlink()
-    assert checkpoint_verify(None, str(checkpoint)).problems == []
+    assert checkpoint_verify(None, str(checkpoint), files_only=True).problems == []
     place = open_checkpoint(None, str(checkpoint))
     assert place.check_history() == [2, 3, 4, 5]
     with pytest.raises(CheckpointError, match="it has 2 to 5"):
@@ -204,9 +204,9 @@ def test_a_file_source_that_has_put_its_log_together(checkpoint):
     for number in range(4):
         remove(folder / str(number))
     (folder / "3.compact").write_text("v1\n{}")
-    assert checkpoint_verify(None, str(checkpoint)).problems == []
+    assert checkpoint_verify(None, str(checkpoint), files_only=True).problems == []
     remove(folder / "4")
-    assert named(checkpoint_verify(None, str(checkpoint)).problems, checkpoint) == ["sources/0/4"]
+    assert named(checkpoint_verify(None, str(checkpoint), files_only=True).problems, checkpoint) == ["sources/0/4"]
 
 
 def test_of_other_sources_nothing_is_expected(checkpoint):
@@ -216,7 +216,7 @@ def test_of_other_sources_nothing_is_expected(checkpoint):
             version, head, _ = file.read_text().split("\n")
             file.write_text("\n".join([version, head, json.dumps({"topic": {"0": 5}})]))
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-    assert checkpoint_verify(None, str(checkpoint)).problems == []
+    assert checkpoint_verify(None, str(checkpoint), files_only=True).problems == []
 
 
 @pytest.mark.parametrize(

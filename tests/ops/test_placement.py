@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from holdfast.checkpoint.changelogs import first_label
 from holdfast.checkpoint.files.choice import files_of
 from holdfast.checkpoint.labels import labels, spark_hash
 from holdfast.checkpoint.layout import open_checkpoint
 from holdfast.checkpoint.placement import misplaced
-from holdfast.checkpoint.snapshots import table_labels
+from holdfast.checkpoint.store.changelog import first_label
+from holdfast.checkpoint.store.table_ends import table_labels
 from holdfast.cli.main import main
 from holdfast.errors import CorruptState, StateConflict
-from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.move.regroup import seed_state
 from holdfast.ops.move.rescale import rescale
 from holdfast.ops.move.restore import savepoint_restore
 from holdfast.ops.move.savepoint import savepoint_verify
 from holdfast.ops.move.savepoint_file import SavepointFile, read_savepoint, write_savepoint
 from holdfast.ops.reading.blobs import blobs_frame
+from holdfast.ops.upkeep.verify import checkpoint_verify
 from ops import jobs
 from ops.checkpoints import error_of, from_json, run_job, tree
 
@@ -53,7 +53,7 @@ def mixed_up(request, checkpoint):
 
 def test_it_is_named_by_the_files_alone(mixed_up, tmp_path, capsys):
     checkpoint, wrong = mixed_up
-    found = checkpoint_verify(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint), files_only=True)
     assert [problem.path for problem in found.problems] == wrong
     assert "instead of its own" in found.problems[0].what
     assert found.last_whole_batch is None
@@ -74,7 +74,7 @@ def test_no_job_starts_on_it(spark, history, mixed_up):
 def test_reading_the_blobs_finds_it_too(spark, mixed_up, monkeypatch):
     """Where the files do not tell: of a form that is not known."""
     checkpoint, wrong = mixed_up
-    monkeypatch.setattr("holdfast.ops.health.verify.misplaced", lambda files, operator: [])
+    monkeypatch.setattr("holdfast.ops.upkeep.verify.misplaced", lambda files, operator: [])
     found = checkpoint_verify(spark, str(checkpoint))
     assert [problem.path for problem in found.problems] == wrong
     assert "it belongs to partition" in found.problems[0].what

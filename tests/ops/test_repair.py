@@ -12,9 +12,9 @@ from holdfast.checkpoint.layout import open_checkpoint
 from holdfast.checkpoint.lock import holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointLocked, CorruptState
-from holdfast.ops.health.repair import checkpoint_repair
-from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.inspect.state_frame import read_state
+from holdfast.ops.upkeep.repair import checkpoint_repair
+from holdfast.ops.upkeep.verify import checkpoint_verify
 from ops.checkpoints import add_file, error_of, from_json, run_job, tree, write
 
 
@@ -34,7 +34,7 @@ def false(checkpoint):
 
 
 def test_verify_names_it(false, capsys):
-    found = checkpoint_verify(None, str(false))
+    found = checkpoint_verify(None, str(false), files_only=True)
     assert [problem.path for problem in found.problems] == [str(false / "commits" / "5")]
     assert "it is false: micro-batch 5 was never processed" in found.problems[0].what
     assert (found.whole_batches, found.last_whole_batch) == ([0, 1, 2, 3, 4], 4)
@@ -66,7 +66,7 @@ def test_with_a_plan_that_a_restart_has_made(spark, history, false, tmp_path):
     write(false / "offsets" / "6", offsets.encode())
     done = checkpoint_repair(None, str(false))
     assert done.removed == [str(false / "offsets" / "6"), str(false / "commits" / "5")]
-    assert checkpoint_verify(None, str(false)).problems == []
+    assert checkpoint_verify(None, str(false), files_only=True).problems == []
     source = Path(shutil.copytree(history.input, tmp_path / "input"))
     add_file(source, 5)
     # Where the file source was is a path.

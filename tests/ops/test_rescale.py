@@ -14,11 +14,11 @@ from holdfast.checkpoint.layout import open_checkpoint
 from holdfast.checkpoint.lock import current_lock, holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, HoldfastError
-from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.move import repartition as spark_repartition
 from holdfast.ops.move import restore as restoring
 from holdfast.ops.move.rescale import rescale
 from holdfast.ops.move.restore import savepoint_restore
+from holdfast.ops.upkeep.verify import checkpoint_verify
 from ops.checkpoints import SAVED_AFTER, error_of, from_json, last_batch, moved_copy, run_job, tree, without_commit, write
 
 
@@ -82,7 +82,9 @@ def test_killed_on_the_way(spark, history, checkpoint, tmp_path, capsys):
     # No job can start, and no tool takes it for something else.
     with pytest.raises(CheckpointError, match="from 2 to 5 partitions was not finished"):
         run_job(spark, history.input, checkpoint)
-    assert [note for note in checkpoint_verify(None, str(checkpoint)).notes if "holdfast rescale again" in note]
+    assert [
+        note for note in checkpoint_verify(None, str(checkpoint), files_only=True).notes if "holdfast rescale again" in note
+    ]
     assert main(["rescale", str(checkpoint), "--key-groups", "4"]) == 1
     assert "--partitions 5" in error_of(capsys)
     other = moved_copy(checkpoint, tmp_path / "other")
@@ -183,7 +185,12 @@ def test_key_groups_take_the_place_of_the_state(spark, checkpoint, regrouping):
     before = blobs_of(spark, checkpoint, 5)
     assert rescale(spark, str(checkpoint), key_groups=16).key_groups == {"cells": 16, "totals": 16}
     assert blobs_of(spark, checkpoint, 5) == before
-    assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == ["manifest.json", "turn.json"]
+    assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == [
+        "graph.json",
+        "history",
+        "manifest.json",
+        "turn.json",
+    ]
     assert checkpoint_verify(spark, str(checkpoint)).problems == []
 
 
@@ -210,6 +217,11 @@ def test_regrouping_is_killed(spark, checkpoint, regrouping, monkeypatch, moves)
         with pytest.raises(Killed):
             rescale(spark, str(checkpoint), key_groups=16)
     assert rescale(spark, str(checkpoint), partitions=2).key_groups["cells"] == (16 if moves == 2 else 8)
-    assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == ["manifest.json", "turn.json"]
-    found = checkpoint_verify(None, str(checkpoint))
+    assert sorted(entry.name for entry in (checkpoint / "holdfast").iterdir()) == [
+        "graph.json",
+        "history",
+        "manifest.json",
+        "turn.json",
+    ]
+    found = checkpoint_verify(None, str(checkpoint), files_only=True)
     assert (found.problems, found.last_whole_batch) == ([], 5)

@@ -12,10 +12,10 @@ import pytest
 from holdfast.checkpoint.lock import holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError
-from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.move import savepoint as savepoints
 from holdfast.ops.move.restore import savepoint_restore
 from holdfast.ops.move.savepoint import savepoint_create, savepoint_ls, savepoint_verify
+from holdfast.ops.upkeep.verify import checkpoint_verify
 from ops.checkpoints import (
     PARTITIONS,
     SAVED_AFTER,
@@ -87,7 +87,7 @@ def test_an_earlier_micro_batch(checkpoint, tmp_path, capsys):
     made = from_json(capsys)
     assert (made["batch"], made["planned_batch"]) == (3, 4)
     assert main(["savepoint", "restore", str(tmp_path / "a" / "b"), str(tmp_path / "new")]) == 0
-    found = checkpoint_verify(None, str(tmp_path / "new"))
+    found = checkpoint_verify(None, str(tmp_path / "new"), files_only=True)
     assert (found.problems, len(found.notes), found.last_whole_batch) == ([], 1, 3)
     before = tree(checkpoint)
     assert main(["savepoint", "create", str(checkpoint), str(tmp_path / "c"), "--batch", "17"]) == 1
@@ -286,5 +286,5 @@ def test_no_permission(history, checkpoint, tmp_path, capsys):
 
 def test_the_history_was_left_alone(history):
     assert last_batch(history.checkpoint) == 5
-    assert checkpoint_verify(None, str(history.checkpoint)).is_whole
+    assert checkpoint_verify(None, str(history.checkpoint), files_only=True).is_whole
     assert savepoint_verify(None, str(history.savepoint))[1] == []

@@ -15,8 +15,6 @@ from holdfast.checkpoint.layout import open_checkpoint
 from holdfast.cli.main import main
 from holdfast.errors import CorruptState
 from holdfast.ops import read_state, state_ls, state_show
-from holdfast.ops.health.measure import measure
-from holdfast.ops.health.verify import checkpoint_verify
 from holdfast.ops.inspect.compare import state_diff, state_history
 from holdfast.ops.inspect.overview import checkpoint_show
 from holdfast.ops.move.export import read_export, state_export
@@ -25,6 +23,8 @@ from holdfast.ops.move.rescale import rescale
 from holdfast.ops.move.restore import savepoint_restore
 from holdfast.ops.move.savepoint import savepoint_create, savepoint_verify
 from holdfast.ops.reading.blobs import steps_of
+from holdfast.ops.upkeep.measure import measure
+from holdfast.ops.upkeep.verify import checkpoint_verify
 
 from .checkpoints import moved_copy, write
 from .readings import KEY_GROUPS, Readings

@@ -15,6 +15,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.checkpoint import lock as locks
+from holdfast.checkpoint.files.local import LocalFiles
 from holdfast.checkpoint.lock import LOCK_FILE, LockInfo, current_lock, holding
 from holdfast.checkpoint.presence import STOP_FILE, Presence
 from holdfast.checkpoint.registry import registered
@@ -24,6 +25,7 @@ from holdfast.ops.move import stopping
 from holdfast.ops.move.savepoint import savepoint_verify
 from holdfast.ops.move.stopping import stop
 from holdfast.testing.spark_runtime import scripted_session
+from holdfast.watch.history import read_history
 
 from . import jobs
 
@@ -75,8 +77,11 @@ def until(is_so, seconds=60.0):
         time.sleep(0.02)
 
 
+STAYS = {"turn.json", "graph.json", "history"}
+
+
 def left(checkpoint):
-    return sorted(path.name for path in (Path(checkpoint) / "holdfast").iterdir() if path.name != "turn.json")
+    return sorted(path.name for path in (Path(checkpoint) / "holdfast").iterdir() if path.name not in STAYS)
 
 
 @pytest.mark.parametrize("by_name", [True, False])
@@ -295,6 +300,8 @@ def test_a_job_whose_lock_is_taken_over_stops_with_an_error(spark, folder, fresh
     thread.join()
     assert not job.query.isActive
     assert current_lock(None, fresh).token == "other"
+    # Whoever has it now writes its history.
+    assert [event.event for event in read_history(LocalFiles(), fresh).events] == ["started"]
 
 
 def test_a_failed_sign_of_life_does_not_end_a_job(spark, folder, fresh, monkeypatch):

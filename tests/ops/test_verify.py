@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError
-from holdfast.ops.health.verify import checkpoint_verify
+from holdfast.ops.upkeep.verify import checkpoint_verify
 from ops.checkpoints import error_of, from_json, last_batch, moved_copy, tree, without_commit, write
 
 
@@ -66,7 +66,7 @@ def test_damage_is_found_by_the_checksums_beside_the_files(history, tmp_path, pa
     if pattern == "holdfast/manifest.json" and how == "flipped":
         pytest.skip("written by Holdfast, without a checksum beside it, and JSON still")
     file.write_bytes(DAMAGE[how](file.read_bytes()))
-    found = checkpoint_verify(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint), files_only=True)
     assert named(found) == [str(file)]
 
 
@@ -75,7 +75,7 @@ def test_damage_is_found_by_the_checksums_beside_the_files(history, tmp_path, pa
 def test_damage_is_found_without_them(checkpoint, pattern, how):
     file = first(checkpoint, pattern)
     write(file, DAMAGE[how](file.read_bytes()))
-    assert named(checkpoint_verify(None, str(checkpoint))) == [str(file)]
+    assert named(checkpoint_verify(None, str(checkpoint), files_only=True)) == [str(file)]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_damage_is_found_without_them(checkpoint, pattern, how):
 def test_what_is_missing(checkpoint, pattern, whole):
     file = first(checkpoint, pattern)
     file.unlink()
-    found = checkpoint_verify(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint), files_only=True)
     if pattern.endswith(".zip"):
         # The changelogs begin before it.
         assert found.problems == []
@@ -101,7 +101,7 @@ def test_what_is_missing(checkpoint, pattern, whole):
 
 def test_a_partition_is_missing(checkpoint):
     shutil.rmtree(checkpoint / "state" / "0" / "1")
-    found = checkpoint_verify(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint), files_only=True)
     assert named(found) == [str(checkpoint / "state" / "0" / "1")]
     assert found.last_whole_batch is None
 
@@ -122,7 +122,7 @@ def test_damage_that_only_reading_finds(spark, checkpoint):
     middle = len(content) // 2
     content[middle : middle + 16] = bytes(byte ^ 0xFF for byte in content[middle : middle + 16])
     write(file, bytes(content))
-    assert checkpoint_verify(None, str(checkpoint)).is_whole
+    assert checkpoint_verify(None, str(checkpoint), files_only=True).is_whole
     found = checkpoint_verify(spark, str(checkpoint))
     assert named(found) == [str(checkpoint / "state" / "0" / "0")]
     assert found.last_whole_batch == 4
@@ -130,7 +130,7 @@ def test_damage_that_only_reading_finds(spark, checkpoint):
 
 def test_a_planned_micro_batch_is_normal(checkpoint):
     without_commit(checkpoint, 4)
-    found = checkpoint_verify(None, str(checkpoint))
+    found = checkpoint_verify(None, str(checkpoint), files_only=True)
     assert (found.problems, found.last_whole_batch) == ([], 3)
     assert found.notes == ["micro-batch 4 is planned and not committed: the next start of the job processes it."]
 
@@ -169,13 +169,13 @@ def test_bad_input(checkpoint, tmp_path, capsys):
     assert tree(checkpoint) == before
     write(checkpoint / "offsets" / "5", b"v9\n{}\n{}")
     with pytest.raises(CheckpointError, match="version"):
-        checkpoint_verify(None, str(checkpoint))
+        checkpoint_verify(None, str(checkpoint), files_only=True)
 
 
 def test_a_copy_that_nobody_told_spark_of(history, tmp_path):
     """The metadata of operators has whole paths in it."""
     shutil.copytree(history.checkpoint, tmp_path / "copy")
-    found = checkpoint_verify(None, str(tmp_path / "copy"))
+    found = checkpoint_verify(None, str(tmp_path / "copy"), files_only=True)
     assert found.is_whole
     assert [note for note in found.notes if "restore" in note]
-    assert checkpoint_verify(None, str(moved_copy(history.checkpoint, tmp_path / "moved"))).notes == []
+    assert checkpoint_verify(None, str(moved_copy(history.checkpoint, tmp_path / "moved")), files_only=True).notes == []

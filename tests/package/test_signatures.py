@@ -1,8 +1,8 @@
 """How many public signatures say `Any`, where an editor can help nobody.
 
-Counted are the functions that `holdfast`, `holdfast.testing`, `holdfast.ops` and `holdfast.backends` export, and of the
-classes that they export the constructor and every method and property without an underscore, each where it is defined; a
-method that is inherited is counted once. Names that two of them export are counted once.
+Counted are the functions that `holdfast`, `holdfast.testing`, `holdfast.ops`, `holdfast.watch` and `holdfast.backends`
+export, and of the classes that they export the constructor and every method and property without an underscore, each where
+it is defined; a method that is inherited is counted once. Names that two of them export are counted once.
 
 A signature says Any if it stands anywhere in its annotations, also inside another type or behind an alias: they are
 evaluated, not searched as text. What a numpy array says of its own shape is not ours. Of an overloaded function the
@@ -26,7 +26,7 @@ import typing_extensions
 # KeyedStream and Job are public too.
 pytest.importorskip("pyspark")
 
-PACKAGES = ["holdfast", "holdfast.testing", "holdfast.ops", "holdfast.backends"]
+PACKAGES = ["holdfast", "holdfast.testing", "holdfast.ops", "holdfast.watch", "holdfast.backends"]
 SHARE_MAX = 0.10
 
 

@@ -42,6 +42,9 @@ print(results.state("a"))
 
 
 INSTALL = "pip install 'holdfast[spark]'"
+TOOLS = "pip install 'holdfast[tools]'"
+LOOKING = [["state", "ls"], ["state", "show"], ["state", "diff"], ["state", "history"], ["checkpoint", "verify"]]
+"""They need no Spark for a local checkpoint."""
 COMMANDS = [
     words.split()
     for words in (
@@ -51,7 +54,7 @@ COMMANDS = [
         "run job.py", "jars kafka",
     )
 ]  # fmt: skip
-"""Every command but `doctor`."""
+"""Every command but `doctor`, `health` and `top`."""
 
 
 def clean_environment() -> dict[str, str]:
@@ -169,7 +172,7 @@ def test_the_doctor_says_what_is_missing(empty):
 @pytest.mark.parametrize("line", ["import holdfast as hf; hf.{}", "from holdfast import {}"])
 def test_names_that_need_spark_say_what_to_install(empty, name, line):
     done = call(empty / "bin" / "python", "-c", line.format(name), folder=empty)
-    wanted = f"hf.{name} needs pyspark, pyarrow, pandas and xxhash, which are not installed: {INSTALL}"
+    wanted = f"hf.{name} needs pyspark, pyarrow, pandas, xxhash and lz4, which are not installed: {INSTALL}"
     assert done.stderr.splitlines()[-1] == f"holdfast.errors.MissingExtra: {wanted}"
 
 
@@ -180,7 +183,24 @@ def test_commands_that_need_spark_say_what_to_install(empty, words):
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
-    assert line.endswith(f"not installed: {INSTALL}")
+    assert line.endswith(f"not installed: {TOOLS if words[:2] in LOOKING else INSTALL}")
+
+
+def test_health_needs_none(empty):
+    (empty / "ckpt" / "holdfast" / "history").mkdir(parents=True)
+    record = {"kind": "batch", "batch": 7, "at_ms": 1, "steps": {"s": {"keys": 1, "state_bytes": 9 << 30}}}
+    (empty / "ckpt" / "holdfast" / "history" / "now.jsonl").write_text(json.dumps(record) + "\n")
+    done = call(empty / "bin" / "holdfast", "health", "ckpt", "--json", folder=empty)
+    assert (done.returncode, done.stderr) == (4, "")
+    assert json.loads(done.stdout)["batch"] == 7
+
+
+@pytest.mark.parametrize(("words", "extra"), [("top", "top"), ("health ckpt --prometheus", "prometheus")])
+def test_commands_that_need_another_extra_say_so(empty, words, extra):
+    (empty / "ckpt" / "offsets").mkdir(parents=True, exist_ok=True)
+    done = call(empty / "bin" / "holdfast", *words.split(), folder=empty)
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith(f"pip install 'holdfast[{extra}]'")
 
 
 def test_a_script_that_imports_spark_itself(empty):

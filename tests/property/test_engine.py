@@ -140,7 +140,8 @@ def exact(value: Any) -> Any:
 def metrics_of(results: Results, *without: str) -> dict[str, Any]:
     # How often state was read, how many bundles had nothing to do, and how large a snapshot is, memory does decide.
     left_out = {"loads", "catch_ups", "bundles", "snapshot_bytes", *without}
-    counted = {name: results.metrics[name] for name in results.metrics.names() if name not in left_out}
+    names = [name for name in results.metrics.names() if name not in left_out and not name.endswith("_micros")]
+    counted = {name: results.metrics[name] for name in names}
     return counted | dict(results.metrics.user.counters)
 
 

@@ -85,6 +85,8 @@ class Broker:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 preexec_fn=_die_with_parent,
+                # Ctrl-C at a terminal reaches all processes of a group; this one is ended by who has started it.
+                start_new_session=True,
             )
         deadline = time.monotonic() + _START_SECONDS_MAX
         while True:
@@ -117,7 +119,8 @@ class Broker:
 
     def put_all(self, topic: str, records: Iterable[tuple[str, bytes]]) -> None:
         """Puts records with keys into a topic, in order; returns when all are there."""
-        producer = Producer({"bootstrap.servers": self.servers, "acks": "all", "enable.idempotence": True})
+        # What fails is asked for below; lines of the client's own on standard error say nothing more.
+        producer = Producer({"bootstrap.servers": self.servers, "acks": "all", "enable.idempotence": True, "log_level": 0})
         failures: list[Any] = []
         for key, value in records:
             while True:

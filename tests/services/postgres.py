@@ -84,6 +84,8 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 cwd=self._folder,
+                # Ctrl-C at a terminal reaches all processes of a group; this one is ended by who has started it.
+                start_new_session=True,
                 **self._as_user,
             )
         self._wait_until_ready(self._process)

@@ -7,7 +7,7 @@ import typer
 from holdfast import ops
 from holdfast.cli.main import app
 
-WITHOUT_A_FUNCTION = {"run"}
+WITHOUT_A_FUNCTION = {"run", "top", "ui"}
 """A script is run as `python` runs it: from Python, import it."""
 WITHOUT_A_COMMAND = {"open_checkpoint", "read_state"}
 """They give what only a program can hold."""

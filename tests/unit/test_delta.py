@@ -373,3 +373,58 @@ class TestRollback:
         undone = commit(5, "RESTORE", operationParameters={"version": "2"})
         assert version_before([*ours, commit(4), undone], 5, "q", 3) == 2
         assert version_before([*ours, commit(4), undone], 5, "q", 2) == 1
+
+
+class TestTwoJobsOfOneQuery:
+    """A savepoint was restored with its query id, and has taken over the table, while the job that it is of goes on."""
+
+    @pytest.fixture
+    def sinks(self, tmp_path, key):
+        old, new = delta(tmp_path, key), delta(tmp_path, key, take_over=True)
+        old.open(None, SPARK_SCHEMA, "q")
+        for number in range(4):
+            old.write_batch(Rows(("old", number)), BatchInfo("q", number, f"p{number}"))
+        new.open(None, SPARK_SCHEMA, "q")
+        new.write_batch(Rows(("new", 1)), BatchInfo("q", 1, "anew 1"))
+        return old, new
+
+    def test_the_old_one_is_told(self, tmp_path, sinks):
+        old, new = sinks
+        with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id; 4 of this one"):
+            old.write_batch(Rows(("old", 4)), BatchInfo("q", 4, "p4"))
+        # One without rows leaves no trace in the table.
+        new.write_batch(Rows(), BatchInfo("q", 2, "anew 2"))
+        new.write_batch(Rows(("new", 3)), BatchInfo("q", 3, "anew 3"))
+        with pytest.raises(hf.SinkError, match="has micro-batch 3 of another job"):
+            old.write_batch(Rows(("old", 4)), BatchInfo("q", 4, "p4"))
+        assert ("old", 4) not in read(tmp_path)
+        assert ("new", 3) in read(tmp_path)
+
+    def test_and_when_it_is_started_again(self, tmp_path, key, sinks):
+        """Then it remembers nothing, but its checkpoint does."""
+        old, new = sinks
+        before = read(tmp_path)
+        for again in (old, delta(tmp_path, key)):
+            again.open(None, SPARK_SCHEMA, "q")
+            with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job"):
+                again.write_batch(Rows(("old", 4)), BatchInfo("q", 4, "p4", lambda number: f"p{number}"))
+        assert read(tmp_path) == before
+        new.open(None, SPARK_SCHEMA, "q")
+        new.write_batch(Rows(("new", 2)), BatchInfo("q", 2, "anew 2", lambda number: f"anew {number}"))
+        assert ("new", 2) in read(tmp_path)
+
+    def test_one_that_is_started_again_does_not_take_over_again(self, tmp_path, key):
+        """After a failure a job starts with the same sink."""
+        old, new = (delta(tmp_path, key, take_over=True) for _ in range(2))
+        old.open(None, SPARK_SCHEMA, "q")
+        for number in range(2):
+            old.write_batch(Rows(("old", number)), BatchInfo("q", number, f"p{number}"))
+        new.open(None, SPARK_SCHEMA, "q")
+        for number in (1, 2):
+            new.write_batch(Rows(("new", number)), BatchInfo("q", number, f"anew {number}"))
+        before = read(tmp_path)
+        old.open(None, SPARK_SCHEMA, "q")
+        with pytest.raises(hf.SinkError, match="micro-batches up to 2") as refused:
+            old.write_batch(Rows(("old", 2)), BatchInfo("q", 2, "p2"))
+        assert "make a new sink" in refused.value.todo
+        assert read(tmp_path) == before

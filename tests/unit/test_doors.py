@@ -14,7 +14,7 @@ import holdfast as beam
 from holdfast.testing import TestStream, run
 
 SOURCES = Path(beam.__file__).parent
-NOT_DOORS = {"checkpoint", "cli", "engine", "model", "ops", "recipes", "spark", "testing", "web"}
+NOT_DOORS = {"checkpoint", "cli", "engine", "model", "ops", "recipes", "spark", "testing", "ui", "watch"}
 """The packages that hold code. All else is a door, apart from the package itself and its errors."""
 
 FOR_BEAM = '''
@@ -299,7 +299,7 @@ def doors():
     for path in sorted(SOURCES.rglob("*.py")):
         package, *rest = path.relative_to(SOURCES).parts
         is_file = not rest
-        if (is_file and package in ("__init__.py", "errors.py")) or package in NOT_DOORS:
+        if (is_file and package in ("__init__.py", "__main__.py", "errors.py")) or package in NOT_DOORS:
             continue
         yield path
     yield SOURCES / "testing" / "test_stream.py"

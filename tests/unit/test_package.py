@@ -162,15 +162,17 @@ def imports(path, inside_functions=True):
                 yield node.module
 
 
-PACKAGES = ["model", "engine", "checkpoint", "spark", "ops", "cli"]
+PACKAGES = ["model", "engine", "checkpoint", "watch", "spark", "ops", "ui", "cli"]
 """From the lowest to the highest. Whatever a module imports is in its own package, or in one before it."""
 
 ROOMS = {
     "model": ["time", "coders", "windows", "aggregate", "state", "functions"],
     "engine": ["tables", "state", "metrics", "log", "stored", "backends", "run"],
-    "checkpoint": ["files"],
+    "checkpoint": ["files", "store"],
+    "watch": ["health", "outlets"],
     "spark": ["session", "errors", "types", "stages", "steps", "graph", "api", "sources", "sinks", "job"],
-    "ops": ["reading", "inspect", "health", "move"],
+    "ops": ["reading", "inspect", "upkeep", "move"],
+    "ui": ["reading", "api"],
 }
 
 
@@ -179,11 +181,11 @@ def may_import(own, module):
 
 
 def rank_of(module):
-    """Where a module's room stands in its package; what is in no room is below the rooms of the model, above others."""
+    """Where a module's room stands in its package; what is in no room is below those of `model` and `watch`, else above."""
     _, package, *room = module.split(".")
     if room and room[0] in ROOMS[package]:
         return ROOMS[package].index(room[0])
-    return -1 if package == "model" else len(ROOMS[package])
+    return -1 if package in ("model", "watch") else len(ROOMS[package])
 
 
 def part_of(module):

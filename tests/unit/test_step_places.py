@@ -13,7 +13,7 @@ from holdfast.checkpoint.step_operators import operator_count, step_operators
 from holdfast.engine.stored.documents import Malformed
 from holdfast.engine.stored.evolution import MANIFEST
 from holdfast.engine.stored.manifest import Evolution, checked_manifest, make_manifest, manifest_bytes, reconcile
-from holdfast.ops.health.blob_check import _read, step_problems
+from holdfast.ops.upkeep.blob_check import _read, step_problems
 
 
 def manifest(name: str = "a", **more: Any) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def times(now):
 def group(request):
     timers = SparkTimers()
     plan = SimpleNamespace(uses_event_time=True, uses_processing_time=request.param, clock=BatchClock())
-    processor = KeyGroupProcessor(plan, None, by_clock=request.param)
+    processor = KeyGroupProcessor(plan, by_clock=request.param)
     processor._handle, processor._blobs = timers, MemoryStore()
 
     def wake_up(due, now):

@@ -13,7 +13,8 @@ import zlib
 from typing import Any
 
 from holdfast.checkpoint.files.choice import FileInfo, Files
-from holdfast.checkpoint.query_files import Commit, OffsetsHead, OperatorMetadata, QueryMetadata, snapshot_tables
+from holdfast.checkpoint.query_files import Commit, OffsetsHead, OperatorMetadata, QueryMetadata
+from holdfast.checkpoint.store.archive import snapshot_tables
 from holdfast.engine.stored.documents import Malformed, check_form, parse_json
 from holdfast.errors import CorruptState
 

@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ProcessId", "has_ended", "this_process"]
+__all__ = ["ProcessId", "has_ended", "process_by_number", "this_process"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,11 @@ class ProcessId:
 
 
 def this_process() -> ProcessId:
-    number = os.getpid()
+    return process_by_number(os.getpid())
+
+
+def process_by_number(number: int) -> ProcessId:
+    """A process of this machine; `started` is empty if there is none."""
     return ProcessId(socket.gethostname(), _machine(), number, _started(number) or "")
 
 

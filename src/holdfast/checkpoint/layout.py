@@ -21,9 +21,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from holdfast.checkpoint.files.choice import FileInfo, Files, files_of, join
 from holdfast.checkpoint.placement import is_a_step
@@ -41,14 +39,17 @@ from holdfast.checkpoint.query_files import (
     log_lines,
     number_of,
     schema_name,
-    snapshot_tables,
 )
 from holdfast.checkpoint.replacement import interrupted
 from holdfast.checkpoint.step_operators import step_operators
+from holdfast.checkpoint.store.archive import snapshot_tables
 from holdfast.engine.stored.documents import Malformed, check_form, parse_json, read_document
 from holdfast.engine.stored.manifest import checked_manifest
 from holdfast.engine.stored.manifest_form import JobForm
 from holdfast.errors import CheckpointError, CorruptState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = [
     "SHUFFLE_PARTITIONS",
@@ -57,6 +58,7 @@ __all__ = [
     "Operator",
     "Partition",
     "find_checkpoint",
+    "last_committed",
     "metadata_bytes",
     "open_checkpoint",
     "spans",
@@ -222,6 +224,10 @@ class Checkpoint:
         entries = self.files.entries(join(self.path, "state")) or []
         numbers = [number_of(entry.name) for entry in entries if entry.is_directory]
         return [self._operator(number) for number in numbers if number is not None]
+
+    def operator(self, number: int) -> Operator | None:
+        """One stateful operator, with its present files; None if there is none with this number."""
+        return None if self.files.info(join(self.path, "state", str(number))) is None else self._operator(number)
 
     def partitions_at(self, operator: Operator, batch: int) -> dict[int, list[Partition]]:
         """By number, the partitions that hold the state after a micro-batch; an empty list for a missing one.
@@ -436,6 +442,12 @@ class Checkpoint:
         if data is None:
             raise CorruptState(f"{path!r} is missing.", todo="go back to an earlier micro-batch, or restore a savepoint")
         return data
+
+
+def last_committed(files: Files, path: str) -> int | None:
+    """The last committed micro-batch of a checkpoint, which need not exist yet."""
+    committed = Checkpoint(files, path.rstrip("/")).committed()
+    return committed[-1] if committed else None
 
 
 def metadata_bytes(content: Mapping[str, object]) -> bytes:

@@ -30,14 +30,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from holdfast.checkpoint.files.choice import Files, files_of, is_local, join
 from holdfast.checkpoint.host import ProcessId, has_ended, this_process
 from holdfast.checkpoint.notices import LOCK_VERSION, read_lock
 from holdfast.checkpoint.turns import is_turn_of, take_turn
 from holdfast.errors import CheckpointLocked
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["LOCK_FILE", "Lock", "LockInfo", "current_lock", "holding", "new_token"]
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from holdfast.checkpoint.changelogs import first_label
 from holdfast.checkpoint.files.choice import FileInfo, Files, join
 from holdfast.checkpoint.labels import spark_hash
 from holdfast.checkpoint.query_files import METADATA_VERSION, OperatorMetadata, OperatorProperties, log_lines, number_of
-from holdfast.checkpoint.snapshots import table_labels
+from holdfast.checkpoint.store.changelog import first_label
+from holdfast.checkpoint.store.table_ends import table_labels
 from holdfast.engine.stored.documents import Malformed, read_document
 from holdfast.errors import CheckpointError, CorruptState
 

@@ -11,14 +11,16 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from urllib.parse import urlparse
-
-from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.files.choice import Files, files_of, join
 from holdfast.checkpoint.lock import Lock, LockInfo, new_token
 from holdfast.checkpoint.notices import read_stop
 from holdfast.checkpoint.registry import RegisteredJob, forget, register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["Presence", "ask_to_stop", "take_back"]
 

@@ -3,7 +3,6 @@
     metadata                          {"id": …}
     offsets/<batch>, commits/<batch>  a version, a line of JSON; for offsets also a line for each source
     _metadata/v2/<batch>              a version, a line of JSON that contains another JSON text
-    <version>.zip                     has a file "metadata": a version, a line of JSON
 
 Anything else raises CorruptState, or CheckpointError for an unknown version.
 """
@@ -11,19 +10,18 @@ Anything else raises CorruptState, or CheckpointError for an unknown version.
 from __future__ import annotations
 
 import contextlib
-import io
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.files.choice import Files, files_of, join
 from holdfast.engine.stored.documents import Count, Malformed, check_form, read_document
 from holdfast.errors import CheckpointError, CorruptState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = [
     "COPY",
@@ -41,7 +39,6 @@ __all__ = [
     "log_lines",
     "number_of",
     "schema_name",
-    "snapshot_tables",
 ]
 
 LOG_VERSION = "v1"
@@ -50,11 +47,9 @@ SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 COPY = "restore it from a copy, or restore a savepoint"
 FOREIGN = "use the version of Spark and Holdfast that wrote it"
 
-_DESCRIPTION_BYTES_MAX = 64 << 20
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _PLAIN_NAME = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f]+")
 _Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-_Size = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class QueryMetadata(msgspec.Struct):
@@ -86,8 +81,10 @@ class Commit(msgspec.Struct, rename={"watermark": "nextBatchWatermarkMs"}):
     watermark: _Long = 0
 
 
-class _StateVariable(msgspec.Struct, rename={"name": "stateName"}):
+class _StateVariable(msgspec.Struct, rename={"name": "stateName", "kind": "stateVariableType", "expires": "ttlEnabled"}):
     name: str = ""
+    kind: str = ""
+    expires: bool = False
 
 
 class OperatorProperties(msgspec.Struct, rename={"variables": "stateVariables", "time_mode": "timeMode"}):
@@ -117,17 +114,6 @@ class OperatorMetadata(
 
     def read_properties(self) -> OperatorProperties:
         return read_document(self.properties or "{}", OperatorProperties)
-
-
-class _SnapshotFile(msgspec.Struct, rename={"table": "dfsSstFileName", "log": "dfsLogFileName", "size": "sizeBytes"}):
-    size: _Size
-    table: str | None = None
-    log: str | None = None
-
-
-class _Snapshot(msgspec.Struct, rename={"tables": "sstFiles", "logs": "logFiles"}):
-    tables: list[_SnapshotFile] = []
-    logs: list[_SnapshotFile] = []
 
 
 def number_of(name: str) -> int | None:
@@ -160,23 +146,6 @@ def schema_name(path: str, written: str) -> str:
     if not all(map(_PLAIN_NAME.fullmatch, name.split("/"))):
         raise CorruptState(f"{path!r} is damaged: it names a schema {written!r:.200}.", todo="restore a savepoint")
     return name
-
-
-def snapshot_tables(data: bytes, path: str) -> dict[str, int]:
-    """The files that a snapshot names, with their sizes."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if archive.getinfo("metadata").file_size > _DESCRIPTION_BYTES_MAX:
-                raise CorruptState(f"The snapshot {path!r} is damaged: its description is too large.")
-            content = archive.read("metadata").split(b"\n", 1)[1]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, LookupError, ValueError) as error:
-        raise CorruptState(f"The snapshot {path!r} is damaged: {error}.") from None
-    with in_form(path):
-        form = read_document(content, _Snapshot)
-    found = {str(file.table or file.log): file.size for file in (*form.tables, *form.logs)}
-    if not all(map(_PLAIN_NAME.fullmatch, found)):
-        raise CorruptState(f"The snapshot {path!r} is damaged: it names files outside its folder.")
-    return found
 
 
 def check_query_files(spark: SparkSession | None, checkpoint: str) -> None:

@@ -45,14 +45,14 @@ def forget(job: RegisteredJob) -> None:
             entry.unlink(missing_ok=True)
 
 
-def registered(name: str) -> list[RegisteredJob]:
-    """The jobs with this name, running or not."""
+def registered(name: str | None = None) -> list[RegisteredJob]:
+    """The jobs with this name, or all, running or not."""
     try:
         found = [_read(entry) for entry in sorted(_folder().glob("*.json"))]
     except RuntimeError:
         # A user without a home.
         return []
-    return [job for job in found if job is not None and job.name == name]
+    return [job for job in found if job is not None and name in (None, job.name)]
 
 
 def _folder() -> Path:

@@ -12,14 +12,15 @@ import typer
 from holdfast import ops
 from holdfast.cli.app import checkpoint as group
 from holdfast.cli.arguments import Batch, Checkpoint
-from holdfast.cli.output import AsJson, console, give, quiet_spark, say, size_text, spark_for, table, working
+from holdfast.cli.output import AsJson, console, give, say, size_text, spark_for, table, with_spark_if_needed, working
 from holdfast.engine.stored.readable import counted
 from holdfast.errors import InputError
+from holdfast.model.extras import require_tools
 
 if TYPE_CHECKING:
-    from holdfast.ops.health.repair import Repair
-    from holdfast.ops.health.verify import Verification
     from holdfast.ops.inspect.overview import OperatorOverview, Overview
+    from holdfast.ops.upkeep.repair import Repair
+    from holdfast.ops.upkeep.verify import Verification
 
 __all__ = ["repair", "show", "verify"]
 
@@ -94,22 +95,21 @@ def _text(offset: Any) -> str:
 def verify(
     path: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a job.")],
     deep: Annotated[bool, typer.Option("--deep", help="Read the state after every retained micro-batch.")] = False,
-    files_only: Annotated[bool, typer.Option("--files-only", help="Check only the files, without starting Spark.")] = False,
+    files_only: Annotated[bool, typer.Option("--files-only", help="Check only the files, not the blobs in them.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check every file and blob; name what is damaged, and the last whole micro-batch."""
+    require_tools("holdfast checkpoint verify")
     from holdfast.checkpoint.files.choice import is_local
-    from holdfast.ops.health.verify import checkpoint_to_verify
+    from holdfast.ops.upkeep.verify import checkpoint_to_verify
 
     if is_local(path):
         # A missing path is reported before Spark starts.
         checkpoint_to_verify(None, path)
-    if files_only:
-        with working("Checking files") as report:
-            found = ops.checkpoint_verify(None, path, report=report)
-    else:
-        with quiet_spark() as spark, working("Checking files and blobs") as report:
-            found = ops.checkpoint_verify(spark, path, deep=deep, report=report)
+    found = with_spark_if_needed(
+        "Checking files" if files_only else "Checking files and blobs",
+        lambda spark, report: ops.checkpoint_verify(spark, path, deep=deep, files_only=files_only, report=report),
+    )
     give({**asdict(found), "is_whole": found.is_whole}, as_json, lambda: _show_verification(found))
     if not found.is_whole:
         raise typer.Exit(1)

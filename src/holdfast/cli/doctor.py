@@ -22,7 +22,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check Java, Spark, libraries, memory, disk and network, with advice; exit code 1 if something is missing."""
-    from holdfast.ops.health.doctor import FAILED
+    from holdfast.ops.upkeep.doctor import FAILED
 
     def show(check: ops.Check) -> None:
         console.print(text(f"{check.status:8}", _STYLES[check.status]) + text(f"{check.name}: {check.found}"))

@@ -11,6 +11,7 @@ from holdfast import ops
 from holdfast.cli.app import app
 from holdfast.cli.output import AsJson, give, say, spark_for, working
 from holdfast.cli.script import run_script
+from holdfast.model.extras import require_spark
 
 __all__ = ["run", "stop"]
 
@@ -33,8 +34,9 @@ def stop(
     as_json: AsJson = False,
 ) -> None:
     """Stop a running job at the end of its micro-batch, optionally with a savepoint."""
-    from holdfast.ops.move.stopping import find_running
+    from holdfast.checkpoint.running import find_running
 
+    require_spark("holdfast stop")
     checkpoint = find_running(None, job)
     with spark_for(checkpoint, savepoint or checkpoint) as spark, working(f"Waiting for {job} to stop") as report:
         stopped = ops.stop(

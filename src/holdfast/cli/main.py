@@ -1,6 +1,7 @@
 """`holdfast`: the commands, and how errors are reported.
 
-Exit codes: 0 success, 1 failure (a sentence says why), 2 wrong usage. A command that fails changes nothing, except that a
+Exit codes: 0 success, 1 failure (a sentence says why), 2 wrong usage; `health` also has 3 for a warning and 4 for what is
+critical. A command that fails changes nothing, except that a
 `stop` that times out leaves its request.
 """
 
@@ -8,7 +9,8 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.cli import checkpoint, doctor, jars, jobs, savepoint, sizing, state  # noqa: F401 - each adds its commands
+# Each adds its commands.
+from holdfast.cli import checkpoint, doctor, health, jars, jobs, savepoint, sizing, state, top, ui  # noqa: F401
 from holdfast.cli.app import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError

@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.engine.stored.readable import visible
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NeedsSpark
 
 __all__ = [
     "AsJson",
@@ -40,8 +40,11 @@ __all__ = [
     "spark_for",
     "table",
     "text",
+    "with_spark_if_needed",
     "working",
 ]
+
+R = TypeVar("R")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -130,6 +133,16 @@ def spark_for(*paths: str, always: bool = False) -> Iterator[Any]:
         return
     with quiet_spark() as spark:
         yield spark
+
+
+def with_spark_if_needed(what: str, work: Callable[[Any, Report], R]) -> R:
+    """The result of work that may not need Spark: first without a session, which takes long to start, then with one."""
+    try:
+        with working(what) as report:
+            return work(None, report)
+    except NeedsSpark:
+        with quiet_spark() as spark, working(what) as report:
+            return work(spark, report)
 
 
 def text(content: object, style: str = "") -> Text:

@@ -11,12 +11,13 @@ from holdfast import ops
 from holdfast.cli.app import savepoint
 from holdfast.cli.output import AsJson, console, give, say, spark_for, table, working
 from holdfast.engine.stored.readable import counted
+from holdfast.model.extras import require_spark
 
 if TYPE_CHECKING:
     from holdfast.engine.backends.choice import BackendName
-    from holdfast.ops.health.verify import Problem
     from holdfast.ops.move.restore import Restored
     from holdfast.ops.move.savepoint_file import Savepoint
+    from holdfast.ops.upkeep.verify import Problem
 
 __all__ = ["create", "ls", "restore", "verify"]
 
@@ -109,6 +110,7 @@ def restore(
     from holdfast.checkpoint.files.choice import files_of, is_local
     from holdfast.ops.move.savepoint_file import read_savepoint
 
+    require_spark("holdfast savepoint restore")
     if is_local(path):
         # A missing path is reported before Spark starts.
         read_savepoint(files_of(None, path), path)

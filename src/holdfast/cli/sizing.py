@@ -14,8 +14,8 @@ from holdfast.cli.output import AsJson, console, give, quiet_spark, say, size_te
 from holdfast.engine.stored.readable import counted
 
 if TYPE_CHECKING:
-    from holdfast.ops.health.advise import Advice, StateSize
     from holdfast.ops.move.rescale import Rescaled
+    from holdfast.ops.upkeep.advise import Advice, StateSize
 
 __all__ = ["advise", "rescale"]
 

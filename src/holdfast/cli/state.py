@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from holdfast import ops
 from holdfast.cli.app import state
 from holdfast.cli.arguments import Batch, Checkpoint, Limit, StepName, TrustPickle
-from holdfast.cli.output import AsJson, console, give, quiet_spark, say, working
+from holdfast.cli.output import AsJson, Report, console, give, quiet_spark, say, with_spark_if_needed, working
 from holdfast.cli.state_views import changes_table, show_step, step_table
 from holdfast.engine.stored.readable import counted
+from holdfast.model.extras import require_tools
 
 if TYPE_CHECKING:
     from holdfast.ops.move.merging import OnConflict
@@ -23,13 +24,15 @@ __all__ = ["diff", "export", "history", "import_", "ls", "show"]
 @state.command("ls")
 def ls(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> None:
     """List steps and cells: kind, coder, TTL; keys, bytes, timers, retained micro-batches."""
+    require_tools("holdfast state ls")
     from holdfast.checkpoint.layout import spans
 
-    with quiet_spark() as spark, working("Reading the state"):
+    def read(spark: Any, report: Report) -> tuple[int, list[int], list[ops.StepSummary]]:
         place = ops.open_checkpoint(spark, checkpoint)
         at = place.check_batch(batch)
-        retained = place.retained()
-        steps = ops.state_ls(spark, checkpoint, at)
+        return at, place.retained(), ops.state_ls(spark, checkpoint, at)
+
+    at, retained, steps = with_spark_if_needed("Reading the state", read)
     result = {"checkpoint": checkpoint, "batch": at, "retained": retained, "steps": [asdict(step) for step in steps]}
 
     def tables() -> None:
@@ -53,8 +56,9 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the state: cells and timers of each key and window."""
-    with quiet_spark() as spark, working("Reading the state"):
-        view = ops.state_show(
+    view = with_spark_if_needed(
+        "Reading the state",
+        lambda spark, report: ops.state_show(
             spark,
             checkpoint,
             step=step,
@@ -64,7 +68,8 @@ def show(
             batch=batch,
             limit=limit,
             trust_pickle=trust_pickle,
-        )
+        ),
+    )
 
     def tables() -> None:
         for name in view.step_names:
@@ -87,10 +92,12 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Show what changed between two micro-batches."""
-    with quiet_spark() as spark, working("Comparing"):
-        found = ops.state_diff(
+    found = with_spark_if_needed(
+        "Comparing",
+        lambda spark, report: ops.state_diff(
             spark, checkpoint, from_batch, to_batch, step=step, key=key, limit=limit, trust_pickle=trust_pickle
-        )
+        ),
+    )
 
     def tables() -> None:
         say(f"{counted(found.total, 'change')} from micro-batch {from_batch} to {to_batch}")
@@ -112,8 +119,10 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """Show how each micro-batch changed a key's state."""
-    with quiet_spark() as spark, working("Reading the history"):
-        changes = ops.state_history(spark, checkpoint, key, step=step, trust_pickle=trust_pickle)
+    changes = with_spark_if_needed(
+        "Reading the history",
+        lambda spark, report: ops.state_history(spark, checkpoint, key, step=step, trust_pickle=trust_pickle),
+    )
     result = [{**asdict(change), "what": change.what} for change in changes]
     give(result, as_json, lambda: console.print(changes_table(changes, batches=True)))
 

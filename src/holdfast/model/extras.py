@@ -8,9 +8,11 @@ import re
 
 from holdfast.errors import MissingExtra
 
-__all__ = ["SPARK", "as_missing_extra", "require_extra", "require_spark"]
+__all__ = ["SPARK", "TOOLS", "as_missing_extra", "require_extra", "require_spark", "require_tools"]
 
-SPARK = ("pyspark", "pyarrow", "pandas", "xxhash")
+TOOLS = ("lz4", "xxhash")
+"""The packages that the extra `tools` installs and that every look at a checkpoint needs."""
+SPARK = ("pyspark", "pyarrow", "pandas", "xxhash", "lz4")
 """The packages that the extra `spark` installs and Holdfast imports."""
 
 
@@ -21,11 +23,21 @@ def require_spark(what: str) -> None:
         raise _missing(what, *missing)
 
 
-def require_extra(extra: str, package: str, version: tuple[int, int], what: str) -> None:
-    """Raises MissingExtra, naming `what` needs it, unless the package that an extra installs is here and new enough."""
+def require_tools(what: str) -> None:
+    """Raises MissingExtra, naming `what` needs it, unless everything needed to look at a checkpoint is installed."""
+    missing = [name for name in TOOLS if not _is_here(name)]
+    if missing:
+        raise _missing(what, *missing, extra="tools")
+
+
+def require_extra(extra: str, package: str, version: tuple[int, int], what: str, distribution: str = "") -> None:
+    """Raises MissingExtra, naming `what` needs it, unless the package that an extra installs is here and new enough.
+
+    `distribution`: what installs it, if that is called otherwise.
+    """
     if not _is_here(package):
         raise _missing(what, package, extra=extra)
-    found = importlib.metadata.version(package)
+    found = importlib.metadata.version(distribution or package)
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < version:
         needed = ".".join(map(str, version))
         raise MissingExtra(
@@ -53,6 +65,9 @@ def _missing(what: str, *names: str, extra: str = "spark") -> MissingExtra:
 def _is_here(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        # What it is in is not here.
+        return False
     except ValueError:
         # It is imported already, but its module has no spec.
         return True

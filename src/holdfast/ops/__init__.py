@@ -8,14 +8,11 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
-    from holdfast.ops.health.advise import Advice, Goals, advise
-    from holdfast.ops.health.doctor import Check, doctor
-    from holdfast.ops.health.repair import Repair, checkpoint_repair
-    from holdfast.ops.health.verify import checkpoint_verify
     from holdfast.ops.inspect.compare import Change, Diff, state_diff, state_history
     from holdfast.ops.inspect.overview import Overview, checkpoint_show
     from holdfast.ops.inspect.showing import ShownCell, StateView, state_show
     from holdfast.ops.inspect.state_frame import read_state
+    from holdfast.ops.inspect.state_reader import KeyPage, KeyState, StateReader, StepInfo
     from holdfast.ops.inspect.summary import CellSummary, StepSummary, state_ls
     from holdfast.ops.move.export import Export, state_export
     from holdfast.ops.move.importing import Imported, state_import
@@ -23,7 +20,14 @@ if _typing.TYPE_CHECKING:
     from holdfast.ops.move.restore import Restored, savepoint_restore
     from holdfast.ops.move.savepoint import savepoint_create, savepoint_ls, savepoint_verify
     from holdfast.ops.move.stopping import stop
+    from holdfast.ops.upkeep.advise import Advice, Goals, advise
+    from holdfast.ops.upkeep.doctor import Check, doctor
+    from holdfast.ops.upkeep.health import health
+    from holdfast.ops.upkeep.repair import Repair, checkpoint_repair
+    from holdfast.ops.upkeep.verify import checkpoint_verify
     from holdfast.spark.session.fetching import Jars, jars
+    from holdfast.watch.health.report import Health
+    from holdfast.watch.health.thresholds import Thresholds
 
 __all__ = [
     "Advice",
@@ -34,20 +38,27 @@ __all__ = [
     "Diff",
     "Export",
     "Goals",
+    "Health",
     "Imported",
     "Jars",
+    "KeyPage",
+    "KeyState",
     "Overview",
     "Repair",
     "Rescaled",
     "Restored",
     "ShownCell",
+    "StateReader",
     "StateView",
+    "StepInfo",
     "StepSummary",
+    "Thresholds",
     "advise",
     "checkpoint_repair",
     "checkpoint_show",
     "checkpoint_verify",
     "doctor",
+    "health",
     "jars",
     "open_checkpoint",
     "read_state",
@@ -66,28 +77,35 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Advice": "holdfast.ops.health.advise",
+    "Advice": "holdfast.ops.upkeep.advise",
     "CellSummary": "holdfast.ops.inspect.summary",
     "Change": "holdfast.ops.inspect.compare",
-    "Check": "holdfast.ops.health.doctor",
+    "Check": "holdfast.ops.upkeep.doctor",
     "Checkpoint": "holdfast.checkpoint.layout",
     "Diff": "holdfast.ops.inspect.compare",
     "Export": "holdfast.ops.move.export",
-    "Goals": "holdfast.ops.health.advise",
+    "Goals": "holdfast.ops.upkeep.advise",
+    "Health": "holdfast.watch.health.report",
     "Imported": "holdfast.ops.move.importing",
     "Jars": "holdfast.spark.session.fetching",
+    "KeyPage": "holdfast.ops.inspect.state_reader",
+    "KeyState": "holdfast.ops.inspect.state_reader",
     "Overview": "holdfast.ops.inspect.overview",
-    "Repair": "holdfast.ops.health.repair",
+    "Repair": "holdfast.ops.upkeep.repair",
     "Rescaled": "holdfast.ops.move.rescale",
     "Restored": "holdfast.ops.move.restore",
     "ShownCell": "holdfast.ops.inspect.showing",
+    "StateReader": "holdfast.ops.inspect.state_reader",
     "StateView": "holdfast.ops.inspect.showing",
+    "StepInfo": "holdfast.ops.inspect.state_reader",
     "StepSummary": "holdfast.ops.inspect.summary",
-    "advise": "holdfast.ops.health.advise",
-    "checkpoint_repair": "holdfast.ops.health.repair",
+    "Thresholds": "holdfast.watch.health.thresholds",
+    "advise": "holdfast.ops.upkeep.advise",
+    "checkpoint_repair": "holdfast.ops.upkeep.repair",
     "checkpoint_show": "holdfast.ops.inspect.overview",
-    "checkpoint_verify": "holdfast.ops.health.verify",
-    "doctor": "holdfast.ops.health.doctor",
+    "checkpoint_verify": "holdfast.ops.upkeep.verify",
+    "doctor": "holdfast.ops.upkeep.doctor",
+    "health": "holdfast.ops.upkeep.health",
     "jars": "holdfast.spark.session.fetching",
     "open_checkpoint": "holdfast.checkpoint.layout",
     "read_state": "holdfast.ops.inspect.state_frame",
@@ -105,15 +123,34 @@ _HOMES = {
     "stop": "holdfast.ops.move.stopping",
 }
 
+_WITHOUT_SPARK = {
+    "holdfast.ops.upkeep.doctor",
+    "holdfast.ops.upkeep.health",
+    "holdfast.watch.health.report",
+    "holdfast.watch.health.thresholds",
+}
+"""What needs no extra at all, for local checkpoints."""
+_WITH_TOOLS = {
+    "holdfast.checkpoint.layout",
+    "holdfast.ops.upkeep.verify",
+    "holdfast.ops.inspect.compare",
+    "holdfast.ops.inspect.showing",
+    "holdfast.ops.inspect.state_reader",
+    "holdfast.ops.inspect.summary",
+}
+"""What imports no Spark: it works on local checkpoints with the extra `tools` alone."""
+
 
 def __getattr__(name: str) -> _typing.Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'holdfast.ops' has no attribute {name!r}")
     import importlib
 
-    from holdfast.model.extras import require_spark
+    from holdfast.model.extras import require_spark, require_tools
 
-    if _HOMES[name] != "holdfast.ops.health.doctor":
+    if _HOMES[name] in _WITH_TOOLS:
+        require_tools(f"holdfast.ops.{name}")
+    elif _HOMES[name] not in _WITHOUT_SPARK:
         require_spark(f"holdfast.ops.{name}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 

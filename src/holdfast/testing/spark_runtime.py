@@ -37,11 +37,11 @@ from holdfast.model.time.timestamps import Timestamp
 from holdfast.spark.errors.failures import is_worker_trouble, query_failure
 from holdfast.spark.errors.transport import rebuilding
 from holdfast.spark.session.settings import session, with_settings
-from holdfast.spark.stages.metrics import MetricsParam
+from holdfast.spark.stages.metrics import distinct_reports
 from holdfast.spark.stages.pack import PACKED_SCHEMA, pack_function, packed_rows
 from holdfast.spark.stages.payload import from_payload
 from holdfast.spark.stages.plan import StepPlan
-from holdfast.spark.stages.processor import OUTPUT_SCHEMA, StepProcessor, transformed
+from holdfast.spark.stages.processor import OUTPUT_SCHEMA, REPORT_TAG, StepProcessor, transformed
 from holdfast.spark.steps.side_inputs import send_all
 from holdfast.spark.types.rows import ElementReader
 from holdfast.testing.memory_runtime import HeapBackends, copied_backend
@@ -150,14 +150,10 @@ class SparkRuntime:
         self._watermark: Timestamp | None = None
         self._files = itertools.count()
         self.outputs: list[Output] = []
-        self._metrics = self._spark.sparkContext.accumulator(StepMetrics(), MetricsParam())
+        self.metrics = StepMetrics()
         self._plan = self._make_plan(fn, options)
         self._write_script()
         self._query: Any = self._start()
-
-    @property
-    def metrics(self) -> StepMetrics:
-        return self._metrics.value
 
     def play(self, event: Event) -> None:
         if isinstance(event, Crash):
@@ -232,7 +228,7 @@ class SparkRuntime:
         packed = source.withWatermark("watermark", "0 seconds").select(*columns)
         grouped = packed.mapInArrow(_scripted_pack(self._key_groups), PACKED_SCHEMA).groupBy("label")
         time_mode = "ProcessingTime" if self._plan.uses_processing_time else "EventTime"
-        processor = StepProcessor(self._plan, self._metrics)
+        processor = StepProcessor(self._plan)
         results = transformed(grouped, processor, OUTPUT_SCHEMA, time_mode=time_mode)
         writer = results.writeStream.option("checkpointLocation", self._checkpoint).outputMode("append")
         # Without micro-batches that Spark starts by itself: with processing-time timers they would never end.
@@ -240,7 +236,12 @@ class SparkRuntime:
             return writer.foreachBatch(self._take).start()
 
     def _take(self, batch: DataFrame, batch_id: int) -> None:
-        for row in batch.collect():
+        rows = batch.collect()
+        for report in distinct_reports(bytes(row.payload) for row in rows if row.tag == REPORT_TAG).values():
+            self.metrics.add(report.metrics)
+        for row in rows:
+            if row.tag == REPORT_TAG:
+                continue
             for part in from_payload(bytes(row.payload)):
                 self.outputs.extend(
                     _read_output(*values) for values in zip(*(c.to_pylist() for c in part.columns), strict=True)

@@ -35,6 +35,14 @@ class Files(abc.ABC):
     def write(self, path: str, content: bytes) -> None:
         """Writes a file whole or not at all."""
 
+    appends_in_place = False
+    """Whether appending costs as much as what is appended. Else the whole file is written anew."""
+
+    def append(self, path: str, content: bytes) -> None:
+        """Adds to a file, which is made if there is none. Only one may append to a file at a time. A reader may see the
+        beginning of what is added, and so may everybody after a crash."""
+        self.write(path, (self.read(path) or b"") + content)
+
     @abc.abstractmethod
     def create(self, path: str, content: bytes) -> bool:
         """Writes a file if there is none; returns whether it did. If two try, one succeeds."""

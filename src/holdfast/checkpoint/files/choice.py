@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from holdfast.checkpoint.files.access import FileInfo, Files
-from holdfast.checkpoint.files.hadoop import HadoopFiles
 from holdfast.checkpoint.files.local import LocalFiles
 from holdfast.checkpoint.files.paths import is_local, join, normalised
-from holdfast.errors import HoldfastError
+from holdfast.errors import NeedsSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["FileInfo", "Files", "copy_file", "files_of", "is_local", "join", "normalised", "read_file", "write_file"]
 
@@ -20,7 +22,10 @@ def files_of(spark: SparkSession | None, path: str) -> Files:
     if is_local(path):
         return _LOCAL
     if spark is None:
-        raise HoldfastError(f"{path!r} is not a local path; reading it needs a Spark session.")
+        raise NeedsSpark(f"{path!r} is not a local path; reading it needs a Spark session.")
+    # Whoever reads local files alone needs no Spark.
+    from holdfast.checkpoint.files.hadoop import HadoopFiles
+
     return HadoopFiles(spark)
 
 
@@ -28,11 +33,12 @@ def copy_file(source: Files, path: str, target: Files, to: str) -> None:
     """Copies one file, even between file systems."""
     if isinstance(source, LocalFiles) and isinstance(target, LocalFiles):
         source.copy(path, to)
-    elif isinstance(target, HadoopFiles):
-        target.copy(normalised(path), normalised(to))
-    else:
-        assert isinstance(source, HadoopFiles)
-        source.copy(normalised(path), normalised(to))
+        return
+    from holdfast.checkpoint.files.hadoop import HadoopFiles
+
+    remote = target if isinstance(target, HadoopFiles) else source
+    assert isinstance(remote, HadoopFiles)
+    remote.copy(normalised(path), normalised(to))
 
 
 def read_file(spark: SparkSession | None, path: str) -> bytes | None:

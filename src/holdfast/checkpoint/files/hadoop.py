@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from holdfast.checkpoint.files.access import BLOCK_BYTES, FileInfo, Files
 from holdfast.checkpoint.files.hadoop_errors import in_our_words
 from holdfast.checkpoint.files.paths import join
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["HadoopFiles"]
 

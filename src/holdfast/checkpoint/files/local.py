@@ -32,6 +32,8 @@ def _checksum(path: Path) -> Path:
 
 
 class LocalFiles(Files):
+    appends_in_place = True
+
     def read(self, path: str) -> bytes | None:
         try:
             return self._path(path).read_bytes()
@@ -49,6 +51,12 @@ class LocalFiles(Files):
                 raise CheckpointError(f"{path!r} is a directory, not a file.") from error
             raise
         _checksum(local).unlink(missing_ok=True)
+
+    def append(self, path: str, content: bytes) -> None:
+        local = self._path(path)
+        local.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(local, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_FOLLOW, 0o666), "ab", buffering=0) as file:
+            file.write(content)
 
     def create(self, path: str, content: bytes) -> bool:
         local = self._path(path)

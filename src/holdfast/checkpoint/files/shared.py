@@ -7,12 +7,14 @@ cluster it may be HDFS; if it is the local disk, every node would keep its part 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 from urllib.parse import urlparse
-
-from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.files.paths import is_local, join, local_path
 from holdfast.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["resolved"]
 

@@ -31,6 +31,7 @@ from holdfast.engine.log.chain import SnapshotOptions, append, delta_name, misse
 from holdfast.engine.log.head import NO_TOKEN, Head
 from holdfast.engine.log.sections import apply_sections, delta_sections, dropped_keys, segments
 from holdfast.engine.log.store import BlobStore
+from holdfast.engine.metrics.holding import Holding, Recount
 from holdfast.engine.state.key_group import KeyGroupState, Layout
 from holdfast.engine.state.keys import decode_slots, slot_to_bytes
 from holdfast.engine.state.ledger import Ledger
@@ -63,6 +64,7 @@ class DiskBackend:
         self._costs = (0, 0)
         self._ledger: Ledger | None = None
         self._tables = _fingerprint(layout)
+        self._recount = Recount()
 
     # The order of calls.
 
@@ -166,6 +168,15 @@ class DiskBackend:
     @property
     def memory_bytes(self) -> int:
         return MEMORY_BYTES if self._file.is_open else 0
+
+    @property
+    def holding(self) -> Holding:
+        keys, timers, windows = self._recount(self._counted)
+        return Holding(keys, self._head.snapshot_bytes + self._head.delta_bytes, timers, windows)
+
+    def _counted(self) -> tuple[int, int, int]:
+        with self._or_discarded():
+            return self._rows.count(), self._due.count(), len(self._rows.windows)
 
     # Agreeing with the store.
 

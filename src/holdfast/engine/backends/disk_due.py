@@ -64,6 +64,13 @@ class DueTimes:
                 if budget <= 0:
                     return
 
+    def count(self) -> int:
+        """For how many keys a timer is set, or an element is held back."""
+        if not self.is_kept:
+            return 0
+        count: int = self._file.sql("SELECT count(*) FROM due WHERE kind IN (?, ?)", _EVENT, _REAL).fetchone()[0]
+        return count
+
     def oldest(self) -> list[bytes]:
         """The keys that are evicted first."""
         select = "SELECT slot FROM due WHERE kind = ? ORDER BY time, slot LIMIT ?"

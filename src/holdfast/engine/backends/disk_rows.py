@@ -43,6 +43,13 @@ class KeyRows:
         found = self._file.sql("SELECT window, rows, fired FROM windows")
         self.windows = {window: KnownWindow(rows, bool(fired)) for window, rows, fired in found}
 
+    def count(self) -> int:
+        """How many (key, window) pairs there are."""
+        if self._is_windowed:
+            return sum(window.rows for window in self.windows.values())
+        count: int = self._file.sql("SELECT count(*) FROM cells").fetchone()[0]
+        return count
+
     def write_windows(self) -> None:
         self._file.sql("DELETE FROM windows")
         known = [(data, window.rows, window.fired) for data, window in self.windows.items()]

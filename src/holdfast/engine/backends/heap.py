@@ -19,6 +19,7 @@ from holdfast.engine.log.chain import HEAD, SnapshotOptions, append, delta_name,
 from holdfast.engine.log.head import Head
 from holdfast.engine.log.sections import apply_sections, delta_sections, section_bytes, segments
 from holdfast.engine.log.store import BlobStore
+from holdfast.engine.metrics.holding import Holding, Recount
 from holdfast.engine.state.key_group import KeyGroupState, Layout
 from holdfast.engine.state.memory import MemoryMeter
 from holdfast.engine.state.sweeping import sweep_budget
@@ -53,6 +54,7 @@ class HeapBackend:
         """How often only missed deltas had to be read."""
         self._opened = (0, 0)
         self._meter = MemoryMeter()
+        self._recount = Recount()
 
     def open(self, store: BlobStore) -> KeyGroupState:
         self._opened = (self.loads, self.catch_ups)
@@ -120,6 +122,16 @@ class HeapBackend:
     @property
     def memory_bytes(self) -> int:
         return self._meter.estimate(self._state, self._head.snapshot_bytes + self._head.delta_bytes)
+
+    @property
+    def holding(self) -> Holding:
+        keys, timers, windows = self._recount(self._counted)
+        return Holding(keys, self._head.snapshot_bytes + self._head.delta_bytes, timers, windows)
+
+    def _counted(self) -> tuple[int, int, int]:
+        windows = self._state.windows.values()
+        keys = sum(max((len(table.values) for table in window.tables), default=0) for window in windows)
+        return keys, sum(map(len, self._state.indexes.values())), len(windows)
 
     def _load(self, store: BlobStore, head: Head) -> None:
         """Reads everything: the snapshot, then the deltas after it."""

@@ -141,6 +141,9 @@ class StateBackend(Protocol):
     def release(self) -> None:
         """Frees that memory; the state is read again when needed."""
 
+    # A backend may also have a property `holding`, a `Holding`: how much it holds since its last commit. Metrics and the
+    # dashboard show it. It is asked after every bundle, so it must not walk through the keys.
+
 
 class Place(NamedTuple):
     """Identifies a key group: the same across restarts and in every process, as long as the checkpoint is the same."""

@@ -62,8 +62,16 @@ class KeySketch:
         self._take(counts)
 
     def add(self, other: KeySketch) -> None:
+        """Adds another sketch; the smaller capacity of the two is that of the sum."""
+        self.capacity = min(self.capacity, other.capacity)
         self.total += other.total
         self._take(other.counts)
+
+    def cut(self, capacity: int) -> KeySketch:
+        """A sketch of the same elements with fewer keys."""
+        smaller = KeySketch(capacity)
+        smaller.add(self)
+        return smaller
 
     def _take(self, counts: Mapping[Slot, int]) -> None:
         mine = self.counts
@@ -109,7 +117,10 @@ class LargestKeys:
         self.give(other.sizes)
 
     def top(self, count: int) -> list[HeavyKey]:
-        return [HeavyKey(key_of(slot), n) for slot, n in heapq.nlargest(count, self.sizes.items(), key=_COUNT)]
+        return [HeavyKey(key_of(slot), n) for slot, n in self.largest(count)]
+
+    def largest(self, count: int) -> list[tuple[Slot, int]]:
+        return heapq.nlargest(count, self.sizes.items(), key=_COUNT)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LargestKeys) and self.sizes == other.sizes

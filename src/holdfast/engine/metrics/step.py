@@ -49,6 +49,12 @@ class StepMetrics:
     """How often a worker's copy was behind and only had to catch up."""
     snapshot_micros: int = 0
     """Time spent on writing snapshots, in microseconds."""
+    open_micros: int = 0
+    """Time spent on opening state: reading what a worker did not have, in microseconds."""
+    run_micros: int = 0
+    """Time spent on the elements and timers themselves."""
+    commit_micros: int = 0
+    """Time spent on storing what changed."""
     hot: KeySketch = field(default_factory=KeySketch)
     """How many elements keys got."""
     heavy: LargestKeys = field(default_factory=LargestKeys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from holdfast.engine.backends.protocol import StateBackend
@@ -28,6 +29,7 @@ def run_bundle(
     If it raises, the backend must be abandoned.
     """
     metrics = StepMetrics()
+    began = time.perf_counter_ns()
     limiter = runner.limiter
     if limiter is not None:
         if not hasattr(backend, "limit"):
@@ -49,5 +51,8 @@ def run_bundle(
         except LimitExceeded as error:
             raise error.within(step=runner.step.name, micro_batch=batch) from None
         metrics.add(limiter.metrics)
+    ran = time.perf_counter_ns()
     metrics.add(backend.commit(store).metrics())
+    metrics.run_micros = (ran - began) // 1000
+    metrics.commit_micros = (time.perf_counter_ns() - ran) // 1000
     return metrics

@@ -25,7 +25,7 @@ from holdfast.errors import InputError, TimeError
 from holdfast.model.coders import Encoded
 from holdfast.model.time.timestamps import Duration, Timestamp
 
-__all__ = ["counted", "from_json", "time_text", "to_json", "to_text", "visible"]
+__all__ = ["counted", "from_json", "key_to_text", "time_text", "to_json", "to_text", "visible"]
 
 _TEXT_MAX = 120
 _HIDDEN = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
@@ -61,6 +61,13 @@ def counted(number: int, one: str, many: str = "") -> str:
 def to_json(value: Any) -> str:
     """A value as JSON, on one line."""
     return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def key_to_text(key: Any) -> str:
+    """A key as text: a string as is, anything else as JSON, several columns as a list."""
+    if isinstance(key, str):
+        return key
+    return to_json(list(key)) if type(key) is tuple else to_json(key)
 
 
 def from_json(text: str) -> Any:

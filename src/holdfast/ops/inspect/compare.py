@@ -1,46 +1,36 @@
 """What changed: between two micro-batches, and for one key from each micro-batch to the next.
 
 Two versions of a key group whose logs end with the same token are the same, and are skipped. Others are decoded and
-compared in the worker that reads them.
+compared where they are read.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.engine.log.chain import HEAD
 from holdfast.engine.state.key_group import WindowState
 from holdfast.engine.stored.readable import to_json, to_text
 from holdfast.engine.stored.reading import HIDDEN, Blobs, read_group
 from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError
-from holdfast.ops.reading.blobs import (
-    StepRef,
-    choose_step,
-    collected_groups,
-    find_steps,
-    groups_in,
-    rows_of,
-    step_blobs,
-    step_changes,
-)
-from holdfast.ops.reading.keys import FoundKey, find_key, key_text
+from holdfast.ops.inspect.html import diff_html
+from holdfast.ops.reading.keys import FoundKey, key_text
 from holdfast.ops.reading.naming import named_values, window_text
-from holdfast.spark.errors.transport import carried
+from holdfast.ops.reading.sources import StateSource, from_state
+from holdfast.ops.reading.steps import StepRef, choose_step
 
-__all__ = ["Change", "Diff", "state_diff", "state_history"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Change", "Diff", "key_changes", "state_diff", "state_history"]
 
 _DIFF_SCHEMA = "key string, window string, cell string, kind string, before string, after string, old string, new string"
-_COLUMNS = _DIFF_SCHEMA.replace(" string", "").split(", ")
-
+_KIND, _BEFORE = 3, 4
 _COUNT = "~count"
 
 Side = tuple[WindowState, Table, str]
@@ -81,9 +71,12 @@ class Diff:
     total: int
     """How many changes there are; `changes` may hold only the first of them."""
 
+    def _repr_html_(self) -> str:
+        return diff_html(self)
+
 
 def state_diff(
-    spark: SparkSession,
+    spark: SparkSession | None,
     checkpoint: str,
     from_batch: int,
     to_batch: int,
@@ -93,19 +86,32 @@ def state_diff(
     limit: int | None = None,
     trust_pickle: bool = False,
 ) -> Diff:
-    """The cells and timers that differ between two micro-batches, ordered by step and key."""
-    place = open_checkpoint(spark, checkpoint)
-    for batch in (from_batch, to_batch):
-        place.check_batch(batch)
+    """The cells and timers that differ between two micro-batches, ordered by step and key. Without a session, raises
+    NeedsSpark if only Spark can read the state."""
+    return from_state(
+        spark, checkpoint, lambda source: _diff(source, (from_batch, to_batch), step, key, limit, trust_pickle)
+    )
+
+
+def _diff(
+    source: StateSource,
+    batches: tuple[int, int],
+    step: str | None,
+    key: str | None,
+    limit: int | None,
+    trust_pickle: bool,
+) -> Diff:
+    for batch in batches:
+        source.place.check_batch(batch)
     changes: list[Change] = []
     total = 0
-    for ref in choose_step(find_steps(spark, place, max(from_batch, to_batch)), step, place.path):
-        wanted = None if key is None else find_key(spark, ref, key)
-        rows = rows_of(_diff_frame(spark, place, ref, (from_batch, to_batch), wanted, limit, trust_pickle), place.path)
-        total += sum(int(row.before) for row in rows if row.kind == _COUNT)
-        found = [_change(ref.name, row) for row in rows if row.kind != _COUNT]
+    for ref in choose_step(source.steps(max(batches)), step, source.place.path):
+        wanted = None if key is None else source.find_key(ref, key)
+        rows = _diff_rows(source, ref, batches, wanted, limit, trust_pickle)
+        total += sum(int(row[_BEFORE]) for row in rows if row[_KIND] == _COUNT)
+        found = [_change(ref.name, row) for row in rows if row[_KIND] != _COUNT]
         changes += sorted(found, key=lambda change: (change.key, change.window, change.cell))
-    return Diff(from_batch, to_batch, changes if limit is None else changes[:limit], total)
+    return Diff(*batches, changes if limit is None else changes[:limit], total)
 
 
 def _change(step: str, row: Any, batch: int | None = None) -> Change:
@@ -113,87 +119,78 @@ def _change(step: str, row: Any, batch: int | None = None) -> Change:
     return Change(step, key, window, cell, kind, before, after, old, new, batch)
 
 
-def _diff_frame(
-    spark: SparkSession,
-    place: Checkpoint,
+def _diff_rows(
+    source: StateSource,
     ref: StepRef,
     batches: tuple[int, int],
     wanted: FoundKey | None,
     limit: int | None,
     trust_pickle: bool,
-) -> DataFrame:
+) -> list[tuple[Any, ...]]:
     """For each key group a row with the number of its changes, then the changes; at most `limit`, the first by key."""
-    sides = [step_blobs(spark, place, ref, batch).withColumn("side", F.lit(side)) for side, batch in enumerate(batches)]
-    frame = sides[0].unionByName(sides[1])
-    if wanted is not None and wanted.label is not None:
-        frame = frame.where(F.col("label") == wanted.label)
-    # Label and side in one number, so that the two sides of a key group come one after the other.
-    frame = frame.repartition("label").sortWithinPartitions("label", "side")
-    frame = frame.select((F.col("label").cast("long") * 2 + F.col("side")).alias("label"), "name", "blob")
     slots = None if wanted is None else [wanted.slot]
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with carried():
-            for before, after in _pairs(groups_in(batches)):
-                changed = list(_changed(before, after, slots, trust_pickle))
-                first = changed if limit is None else heapq.nsmallest(limit, changed, key=lambda pair: key_text(pair[0]))
-                rows = [("", "", "", _COUNT, str(len(changed)), None, "", ""), *_rendered(first)]
-                columns = zip(*rows, strict=True)
-                yield pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], names=_COLUMNS)
+    def rows(before: Blobs | None, after: Blobs | None) -> Iterator[tuple[str | None, ...]]:
+        changed = list(_changed(_Version(before, trust_pickle), _Version(after, trust_pickle), slots))
+        first = changed if limit is None else heapq.nsmallest(limit, changed, key=lambda pair: key_text(pair[0]))
+        yield "", "", "", _COUNT, str(len(changed)), None, "", ""
+        yield from _rendered(first)
 
-    return frame.mapInArrow(run, _DIFF_SCHEMA)
+    return source.compared(ref, batches, None if wanted is None else wanted.label, rows, _DIFF_SCHEMA)
 
 
-def _pairs(groups: Iterator[tuple[int, Blobs]]) -> Iterator[tuple[Blobs | None, Blobs | None]]:
-    """The two sides of each key group; one may be missing."""
-    waiting: tuple[int, Blobs] | None = None
-    for number, blobs in groups:
-        label, is_after = divmod(number, 2)
-        if is_after and waiting is not None and waiting[0] == label:
-            yield waiting[1], blobs
-            waiting = None
-            continue
-        if waiting is not None:
-            yield waiting[1], None
-            waiting = None
-        if is_after:
-            yield None, blobs
-        else:
-            waiting = (label, blobs)
-    if waiting is not None:
-        yield waiting[1], None
+class _Version:
+    """A key group in one of two versions, decoded when it is needed, and once."""
+
+    def __init__(self, blobs: Blobs | None, trust_pickle: bool) -> None:
+        self._blobs = blobs
+        self._trust_pickle = trust_pickle
+
+    @property
+    def head(self) -> bytes | None:
+        return None if self._blobs is None else self._blobs.get(HEAD)
+
+    @cached_property
+    def tables(self) -> dict[tuple[bytes, str], Side]:
+        """By window and name, without the engine's own."""
+        if self._blobs is None:
+            return {}
+        group = read_group(self._blobs, trust_pickle=self._trust_pickle)
+        found = {}
+        for data, window in group.state.windows.items():
+            for table in window.tables:
+                kind = group.layout.kind_of(table.spec)
+                if kind != HIDDEN and table.values:
+                    found[data, table.spec.name] = (window, table, kind)
+        return found
 
 
-def _changed(
-    before: Blobs | None, after: Blobs | None, slots: list[Slot] | None, trust_pickle: bool
-) -> Iterator[tuple[Slot, Changed]]:
+def _changed(before: _Version, after: _Version, slots: list[Slot] | None) -> Iterator[tuple[Slot, Changed]]:
     """The cells that differ, with their keys. Different bytes may still decode to equal values."""
-    if before is not None and after is not None and before.get(HEAD) == after.get(HEAD):
+    if before.head is not None and before.head == after.head:
         return
-    old, new = _tables(before, trust_pickle), _tables(after, trust_pickle)
+    old, new = before.tables, after.tables
     for place in sorted(old.keys() | new.keys()):
         first, second = old.get(place), new.get(place)
         was = {} if first is None else first[1].values
         now = {} if second is None else second[1].values
-        here = (was.keys() | now.keys()) if slots is None else [slot for slot in slots if slot in was or slot in now]
-        for slot in here:
-            if slot in was and slot in now and type(was[slot]) is type(now[slot]) and was[slot] == now[slot]:
-                continue
+        for slot in _differing(was, now) if slots is None else [slot for slot in slots if not _is_same(was, now, slot)]:
             yield slot, (first if slot in was else None, second if slot in now else None)
 
 
-def _tables(blobs: Blobs | None, trust_pickle: bool) -> dict[tuple[bytes, str], tuple[WindowState, Table, str]]:
-    """The tables of a key group by window and name, without the engine's own."""
-    if blobs is None:
-        return {}
-    group = read_group(blobs, trust_pickle=trust_pickle)
-    found = {}
-    for data, window in group.state.windows.items():
-        for table in window.tables:
-            kind = group.layout.kind_of(table.spec)
-            if kind != HIDDEN and table.values:
-                found[data, table.spec.name] = (window, table, kind)
-    return found
+def _differing(was: Mapping[Slot, Any], now: Mapping[Slot, Any]) -> list[Slot]:
+    """The keys that do not have the same in both. There may be millions, most of them the same: so it is one plain loop."""
+    get, nothing = was.get, object()
+    found = [
+        slot
+        for slot, value in now.items()
+        if (old := get(slot, nothing)) is not value and not (type(old) is type(value) and old == value)
+    ]
+    return found + [slot for slot in was if slot not in now]
+
+
+def _is_same(was: Mapping[Slot, Any], now: Mapping[Slot, Any], slot: Slot) -> bool:
+    return not _differing(*({slot: side[slot]} if slot in side else {} for side in (was, now)))
 
 
 def _rendered(changed: Iterable[tuple[Slot, Changed]]) -> Iterator[tuple[str | None, ...]]:
@@ -218,7 +215,7 @@ def _rendered(changed: Iterable[tuple[Slot, Changed]]) -> Iterator[tuple[str | N
 
 
 def state_history(
-    spark: SparkSession,
+    spark: SparkSession | None,
     checkpoint: str,
     key: str,
     *,
@@ -227,14 +224,16 @@ def state_history(
 ) -> list[Change]:
     """How each retained micro-batch changed a key's state, oldest first.
 
-    State after the first of them counts as added by it.
+    State after the first of them counts as added by it. Without a session, raises NeedsSpark if only Spark can read it.
     """
-    place = open_checkpoint(spark, checkpoint)
-    last = place.check_batch(None)
+    return from_state(spark, checkpoint, lambda source: _history(source, key, step, trust_pickle))
+
+
+def _history(source: StateSource, key: str, step: str | None, trust_pickle: bool) -> list[Change]:
+    last = source.place.check_batch(None)
     changes: list[Change] = []
-    for ref in choose_step(find_steps(spark, place, last), step, place.path):
-        wanted = find_key(spark, ref, key)
-        changes += _history(spark, place, ref, wanted, trust_pickle)
+    for ref in choose_step(source.steps(last), step, source.place.path):
+        changes += key_changes(source, ref, source.find_key(ref, key), trust_pickle)
     if not changes:
         raise CheckpointError(
             f"The key {key!r} has no state in the retained micro-batches.", todo="list the state with: holdfast state show"
@@ -242,66 +241,17 @@ def state_history(
     return sorted(changes, key=lambda change: (change.batch or 0, change.step))
 
 
-def _history(spark: SparkSession, place: Checkpoint, ref: StepRef, wanted: FoundKey, trust_pickle: bool) -> Iterator[Change]:
-    before: dict[int, Blobs] = {}
-    for batch, groups in _versions(spark, place, ref, wanted):
-        for label in sorted(groups.keys() | before.keys()):
-            changed = _changed(before.get(label), groups.get(label), [wanted.slot], trust_pickle)
-            for row in _rendered(changed):
+def key_changes(source: StateSource, ref: StepRef, wanted: FoundKey, trust_pickle: bool) -> Iterator[Change]:
+    """How each retained micro-batch changed a key of a step, oldest first."""
+    before: dict[int, _Version] = {}
+    nothing = _Version(None, trust_pickle)
+    for batch, groups in source.versions(ref, wanted.label):
+        now = {label: _Version(blobs, trust_pickle) for label, blobs in groups.items()}
+        for label in sorted(now.keys() | before.keys()):
+            was, here = before.get(label, nothing), now.get(label, nothing)
+            for row in _rendered(_changed(was, here, [wanted.slot])):
                 yield _change(ref.name, row, batch)
-        before = groups
-
-
-def _versions(
-    spark: SparkSession, place: Checkpoint, ref: StepRef, wanted: FoundKey
-) -> Iterator[tuple[int, dict[int, Blobs]]]:
-    """The key groups that may hold a key, after each retained micro-batch.
-
-    The first version is read whole, then each micro-batch's changes. A version without changelogs, as after rescaling, is
-    read whole again.
-    """
-    operator = next(found for found in place.operators() if found.number == ref.operator)
-    retained = place.check_history()
-    logged = {b for b in retained if all(b + 1 in p.changelogs for p in operator.partitions) and b - 1 in retained}
-    for run in _runs(retained, logged):
-        groups = _whole(spark, place, ref, wanted, run[0])
-        yield run[0], _copied(groups)
-        if len(run) == 1:
-            continue
-        feed = step_changes(spark, place, ref, run[1], run[-1])
-        if wanted.label is not None:
-            feed = feed.where(F.col("label") == wanted.label)
-        changed: dict[int, list[Any]] = {}
-        for row in rows_of(feed, place.path):
-            changed.setdefault(row.batch, []).append(row)
-        for batch in run[1:]:
-            for row in changed.get(batch, ()):
-                blobs = groups.setdefault(row.label, Blobs())
-                if row.change == "delete":
-                    blobs.remove(row.name)
-                else:
-                    blobs.put(row.name, bytes(row.blob))
-            yield batch, _copied(groups)
-
-
-def _copied(groups: dict[int, Blobs]) -> dict[int, Blobs]:
-    return {label: Blobs(dict(blobs.items())) for label, blobs in groups.items()}
-
-
-def _runs(retained: list[int], logged: set[int]) -> Iterator[list[int]]:
-    """Runs of micro-batches in which each follows from the one before by its changes."""
-    run: list[int] = []
-    for batch in retained:
-        if run and batch not in logged:
-            yield run
-            run = []
-        run.append(batch)
-    if run:
-        yield run
-
-
-def _whole(spark: SparkSession, place: Checkpoint, ref: StepRef, wanted: FoundKey, batch: int) -> dict[int, Blobs]:
-    frame = step_blobs(spark, place, ref, batch)
-    if wanted.label is not None:
-        frame = frame.where(F.col("label") == wanted.label)
-    return collected_groups(frame, place.path)
+            if was.head is not None and was.head == here.head:
+                # The same state: what is decoded of it serves again.
+                now[label] = was
+        before = now

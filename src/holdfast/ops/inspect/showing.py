@@ -5,24 +5,24 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-
-from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.engine.stored.readable import time_text, to_json, to_text
-from holdfast.engine.stored.reading import HIDDEN, Blobs, StoredCell, read_group
+from holdfast.engine.stored.reading import HIDDEN, StoredCell, read_group
 from holdfast.errors import CheckpointError, InputError
 from holdfast.model.time.timestamps import Timestamp
 from holdfast.model.windows.bounded import GlobalWindow
-from holdfast.ops.reading.blobs import StepRef, choose_step, collected_groups, find_steps, group_blobs, rows_of, step_blobs
-from holdfast.ops.reading.keys import find_key, key_text
+from holdfast.ops.inspect.html import view_html
+from holdfast.ops.reading.keys import key_text
 from holdfast.ops.reading.naming import named_values, window_text
+from holdfast.ops.reading.sources import StateSource, from_state
+from holdfast.ops.reading.steps import StepRef, choose_step
 
-__all__ = ["ShownCell", "StateView", "state_show"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-_AT_ONCE_BYTES = 8 * 1024 * 1024
+__all__ = ["ShownCell", "StateView", "shown_cells", "state_show"]
+
 _WINDOWS_TOLD = 10
 
 
@@ -52,9 +52,12 @@ class StateView:
     """Whether there is more than the limit."""
     step_names: list[str] = field(default_factory=list)
 
+    def _repr_html_(self) -> str:
+        return view_html(self)
+
 
 def state_show(
-    spark: SparkSession,
+    spark: SparkSession | None,
     checkpoint: str,
     *,
     step: str | None = None,
@@ -68,51 +71,54 @@ def state_show(
     """Some of the state after a micro-batch: of one key, or of the first `limit` keys and windows.
 
     `window` is a time in the window, or the beginning of its text. If there is no such cell or window, raises InputError
-    that lists the existing ones.
+    that lists the existing ones. Without a session, raises NeedsSpark if only Spark can read the state.
     """
-    place = open_checkpoint(spark, checkpoint)
-    batch = place.check_batch(batch)
-    steps = _with_cell(choose_step(find_steps(spark, place, batch), step, place.path), cell)
+    wanted = Wanted(step, key, cell, WantedWindow(window), limit, trust_pickle)
+    return from_state(spark, checkpoint, lambda source: _view(source, source.place.check_batch(batch), wanted))
+
+
+class Wanted(NamedTuple):
+    """What to show."""
+
+    step: str | None
+    key: str | None
+    cell: str | None
+    window: WantedWindow
+    limit: int
+    trust_pickle: bool
+
+
+def _view(source: StateSource, batch: int, wanted: Wanted) -> StateView:
+    steps = _with_cell(choose_step(source.steps(batch), wanted.step, source.place.path), wanted.cell)
     shown: list[ShownCell] = []
     more = False
-    wanted = WantedWindow(window)
     for ref in steps:
-        found, is_more = _shown(spark, place, ref, batch, key, wanted, cell, limit, trust_pickle)
+        found, is_more = _shown(source, ref, batch, wanted)
         shown += found
         more = more or is_more
     if not shown:
-        wanted.check(key)
-    if key is not None and not shown:
+        wanted.window.check(wanted.key)
+    if wanted.key is not None and not shown:
+        cell = "" if wanted.cell is None else f" in the cell {wanted.cell!r}"
         raise CheckpointError(
-            f"The key {key!r} has no state{'' if cell is None else f' in the cell {cell!r}'} after micro-batch {batch}.",
+            f"The key {wanted.key!r} has no state{cell} after micro-batch {batch}.",
             todo="list the state without --key, or see other micro-batches: holdfast state history",
         )
     return StateView(batch, shown, more, [ref.name for ref in steps])
 
 
-def _shown(
-    spark: SparkSession,
-    place: Checkpoint,
-    ref: StepRef,
-    batch: int,
-    key: str | None,
-    window: WantedWindow,
-    cell: str | None,
-    limit: int,
-    trust_pickle: bool,
-) -> tuple[list[ShownCell], bool]:
-    wanted = None if key is None else find_key(spark, ref, key)
-    label = None if wanted is None else wanted.label
+def _shown(source: StateSource, ref: StepRef, batch: int, wanted: Wanted) -> tuple[list[ShownCell], bool]:
+    key = None if wanted.key is None else source.find_key(ref, wanted.key)
     columns: dict[tuple[Any, bytes], list[ShownCell]] = {}
     more = False
-    for _, blobs in _groups(spark, place, ref, batch, label):
-        group = read_group(blobs, trust_pickle=trust_pickle)
-        for found in group.cells(None if wanted is None else [wanted.slot]):
-            if found.kind == HIDDEN or not window.has(found):
+    for _, blobs in source.groups(ref, batch, None if key is None else key.label):
+        group = read_group(blobs, trust_pickle=wanted.trust_pickle)
+        for found in group.cells(None if key is None else [key.slot]):
+            if found.kind == HIDDEN or not wanted.window.has(found):
                 continue
             column = (found.slot, found.window.data)
-            cells = list(_shown_cells(ref.name, found, cell))
-            if cells and column not in columns and len(columns) >= limit:
+            cells = list(shown_cells(ref.name, found, wanted.cell))
+            if cells and column not in columns and len(columns) >= wanted.limit:
                 more = True
             elif cells:
                 columns.setdefault(column, []).extend(cells)
@@ -121,29 +127,8 @@ def _shown(
     return [shown for cells in columns.values() for shown in cells], more
 
 
-def _groups(
-    spark: SparkSession, place: Checkpoint, ref: StepRef, batch: int, label: int | None
-) -> Iterator[tuple[int, Blobs]]:
-    """Key groups read by the driver: one, or all, a few at a time."""
-    if label is not None:
-        blobs = group_blobs(spark, place, ref, batch, label)
-        if blobs is not None:
-            yield label, blobs
-        return
-    frame = step_blobs(spark, place, ref, batch)
-    sizes = frame.groupBy("label").agg(F.sum(F.length("blob")).alias("size")).orderBy("label")
-    waiting: list[int] = []
-    size = 0
-    rows = rows_of(sizes, place.path)
-    for row in rows:
-        waiting.append(row.label)
-        size += row.size
-        if size >= _AT_ONCE_BYTES or row is rows[-1]:
-            yield from sorted(collected_groups(frame.where(F.col("label").isin(waiting)), place.path).items())
-            waiting, size = [], 0
-
-
-def _shown_cells(step: str, found: StoredCell, only: str | None) -> Iterator[ShownCell]:
+def shown_cells(step: str, found: StoredCell, only: str | None = None) -> Iterator[ShownCell]:
+    """A stored cell, or only one of its names, as it is shown; a timer with tags has several."""
     for name, value in named_values(found.table, found.slot):
         if only is not None and only not in (name, name.partition("[")[0]):
             continue

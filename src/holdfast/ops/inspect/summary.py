@@ -1,18 +1,20 @@
-"""How much state there is: counted in the workers, without rendering a single value."""
+"""How much state there is: counted where it is read, without rendering a single value."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
-
-from holdfast.checkpoint.layout import open_checkpoint
 from holdfast.engine.state.keys import encode_slots
 from holdfast.engine.stored.reading import Blobs, StoredGroup, read_group
-from holdfast.ops.reading.blobs import StepRef, blobs_frame, by_step, choose_step, fullest, map_groups, rows_of
+from holdfast.ops.inspect.html import summary_html
+from holdfast.ops.reading.sources import StateSource, from_state
+from holdfast.ops.reading.steps import StepRef, by_step, choose_step, fullest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["CellSummary", "StepSummary", "state_ls", "timers_of"]
 
@@ -48,21 +50,25 @@ class StepSummary:
     window_fn: str = ""
     key: str = ""
 
+    def _repr_html_(self) -> str:
+        return summary_html(self)
 
-def state_ls(spark: SparkSession, checkpoint: str, batch: int | None = None) -> list[StepSummary]:
-    """How much state each step has after a micro-batch."""
-    place = open_checkpoint(spark, checkpoint)
-    batch = place.check_batch(batch)
+
+def state_ls(spark: SparkSession | None, checkpoint: str, batch: int | None = None) -> list[StepSummary]:
+    """How much state each step has after a micro-batch. Without a session, raises NeedsSpark if only Spark can read it."""
+    return from_state(spark, checkpoint, lambda source: _listed(source, source.place.check_batch(batch)))
+
+
+def _listed(source: StateSource, batch: int) -> list[StepSummary]:
     summaries = []
-    for operator in place.operators():
+    for operator in source.place.operators():
         if operator.is_a_step:
-            frame = map_groups(blobs_frame(spark, place, operator.number, batch), _counted, "summary string")
-            counts = [json.loads(row.summary) for row in rows_of(frame, place.path)]
+            counts = [json.loads(text) for (text,) in source.mapped(operator.number, batch, _counted, "summary string")]
             for name, manifests in by_step(count["manifest"] for count in counts).items():
                 own = [count for count in counts if count["manifest"]["name"] == name]
                 summaries.append(_summary(StepRef(name, operator.number, fullest(manifests)), own))
     if not summaries:
-        choose_step([], None, place.path)
+        choose_step([], None, source.place.path)
     return sorted(summaries, key=lambda summary: summary.step)
 
 

@@ -25,7 +25,6 @@ from holdfast.checkpoint.pieces import PieceFinder, whole_pieces
 from holdfast.checkpoint.placement import misplaced
 from holdfast.checkpoint.replacement import MANIFEST_FILE
 from holdfast.errors import CheckpointError, CorruptState
-from holdfast.ops.health.verify import Problem
 from holdfast.ops.move.savepoint_file import (
     SAVEPOINT_FILE,
     Savepoint,
@@ -34,6 +33,7 @@ from holdfast.ops.move.savepoint_file import (
     read_savepoint,
     write_savepoint,
 )
+from holdfast.ops.upkeep.verify import Problem
 
 __all__ = ["savepoint_create", "savepoint_ls", "savepoint_verify"]
 

@@ -15,11 +15,11 @@ from holdfast.checkpoint.host import this_process
 from holdfast.checkpoint.layout import Checkpoint
 from holdfast.checkpoint.lock import LockInfo, current_lock
 from holdfast.checkpoint.presence import ask_to_stop, take_back
-from holdfast.checkpoint.registry import forget, registered
+from holdfast.checkpoint.running import find_running
 from holdfast.errors import CheckpointError, HoldfastError, JobFailed
 from holdfast.ops.move.savepoint import savepoint_create
 
-__all__ = ["Stopped", "find_running", "stop"]
+__all__ = ["Stopped", "stop"]
 
 _LOCAL_POLL_SECONDS = 0.2
 _POLL_SECONDS = 1.0
@@ -37,39 +37,6 @@ class Stopped:
     """The last committed micro-batch; None if there is none."""
     savepoint: Any
     """The result of `savepoint_create`, if a savepoint was asked for."""
-
-
-def find_running(spark: SparkSession | None, job: str) -> str:
-    """The checkpoint of a running job, given by name or path. Raises CheckpointError if no such job is running.
-
-    Only names of jobs that run on this machine as this user are known.
-    """
-    known = registered(job)
-    running = []
-    for entry in known:
-        if spark is None and not is_local(entry.checkpoint):
-            # Only someone who can read it can tell whether the job still runs.
-            running.append(entry.checkpoint)
-            continue
-        lock = current_lock(spark, entry.checkpoint)
-        if lock is not None and lock.token == entry.token:
-            running.append(entry.checkpoint)
-        else:
-            forget(entry)
-    if len(running) > 1:
-        raise CheckpointError(
-            f"{len(running)} jobs named {job!r} are running.",
-            detail="\n".join(f"on {checkpoint}" for checkpoint in running),
-            todo="give the checkpoint of the one you mean",
-        )
-    if running:
-        return running[0]
-    if is_local(job) and files_of(spark, job).info(job) is None:
-        raise CheckpointError(
-            f"No job {job!r} is running: no job of this name is known here, and there is no checkpoint at that path.",
-            todo="give the path of the job's checkpoint, if it runs elsewhere or as another user",
-        )
-    return job.rstrip("/") or job
 
 
 def stop(

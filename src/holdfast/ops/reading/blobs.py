@@ -7,8 +7,7 @@ to end and holds one key group at a time, and nothing is shuffled.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +16,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from holdfast.checkpoint.files.choice import normalised
-from holdfast.checkpoint.labels import labels_of_manifest, labels_of_slot, slot_of_manifest
+from holdfast.checkpoint.labels import labels_of_slot
 from holdfast.checkpoint.layout import Checkpoint
 from holdfast.engine.stored.evolution import MANIFEST
 from holdfast.engine.stored.manifest import read_manifest
 from holdfast.engine.stored.reading import Blobs
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
+from holdfast.ops.reading.steps import StepRef, by_step, choose_step, fullest, only_step
 from holdfast.spark.errors.failures import first_cause
 from holdfast.spark.errors.transport import carried, rebuilding, uncarried
 from holdfast.spark.steps.seeding import blobs_reader, flat_blobs, stored_blobs
@@ -57,26 +57,6 @@ _NOT_WRITTEN = {
     "Permission denied": "choose a path that you may write to",
     "Read-only file system": "choose a path that you may write to",
 }
-
-
-@dataclass(frozen=True)
-class StepRef:
-    """A step in a checkpoint."""
-
-    name: str
-    operator: int
-    manifest: dict[str, Any]
-    """The manifest with the most cells; some key groups may still have an older one."""
-
-    @property
-    def slot(self) -> int:
-        """Tells its key groups from those of other steps in its operator."""
-        return slot_of_manifest(self.manifest)
-
-    @property
-    def labels(self) -> tuple[int, ...]:
-        """The label of each of its key groups."""
-        return labels_of_manifest(self.manifest)
 
 
 def blobs_frame(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> DataFrame:
@@ -119,42 +99,10 @@ def steps_of(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[St
     return sorted(found, key=lambda step: step.name)
 
 
-def by_step(manifests: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The manifests of the key groups of an operator, by the name of the step."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for manifest in manifests:
-        found.setdefault(str(manifest["name"]), []).append(manifest)
-    return found
-
-
-def fullest(manifests: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The manifest of a step with the most cells. After a change of code, each key group gets the new manifest when it is
-    next opened; the state of all of them fits that one."""
-    return max(manifests, key=lambda manifest: len(manifest["cells"]))
-
-
 def find_steps(spark: SparkSession, checkpoint: Checkpoint, batch: int) -> list[StepRef]:
-    """Like `steps_of`, for callers that read each key group's manifest anyway: if the job has only one step, the job's
-    manifest names it and nothing has to be read."""
-    operators = [operator for operator in checkpoint.operators() if operator.is_a_step]
-    described = checkpoint.manifest.get("steps", {})
-    if len(operators) == 1 and len(described) == 1:
-        ((name, manifest),) = described.items()
-        return [StepRef(name, operators[0].number, manifest)]
-    return steps_of(spark, checkpoint, batch)
-
-
-def choose_step(steps: Sequence[StepRef], name: str | None, path: str) -> list[StepRef]:
-    """The step of this name, or all. Raises CheckpointError if there is none."""
-    known = ", ".join(repr(step.name) for step in steps) or "none"
-    if not steps:
-        raise CheckpointError(f"There is no Holdfast state in {path!r}.", todo="let the job process something first")
-    if name is None:
-        return list(steps)
-    chosen = [step for step in steps if step.name == name]
-    if not chosen:
-        raise CheckpointError(f"{path!r} has no step {name!r}.", todo=f"choose one of: {known}")
-    return chosen
+    """Like `steps_of`, for callers that read each key group's manifest anyway: nothing is read for a job with one step."""
+    only = only_step(checkpoint)
+    return steps_of(spark, checkpoint, batch) if only is None else [only]
 
 
 def group_blobs(spark: SparkSession, checkpoint: Checkpoint, step: StepRef, batch: int, label: int) -> Blobs | None:

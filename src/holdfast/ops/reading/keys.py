@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType
+from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.state.keys import key_of, slot_of
-from holdfast.engine.stored.readable import to_json
+from holdfast.engine.stored.readable import key_to_text
 from holdfast.engine.tables import Slot
-from holdfast.errors import InputError
-from holdfast.ops.reading.blobs import StepRef
-from holdfast.spark.stages.assign import key_column, key_group
-from holdfast.spark.types.arrow import to_python
-from holdfast.spark.types.schemas import read_schema
+from holdfast.errors import InputError, NeedsSpark
+from holdfast.ops.reading.key_casts import cast_text
+from holdfast.ops.reading.key_hash import group_of_key
+from holdfast.ops.reading.steps import StepRef
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["FoundKey", "find_key", "key_text"]
+
+_NESTED = ("array<", "map<", "struct<")
 
 
 @dataclass(frozen=True)
@@ -33,38 +33,42 @@ class FoundKey:
 
 
 def key_text(slot: Slot) -> str:
-    """A key as text: a string as is, anything else as JSON, several columns as a list."""
-    key = key_of(slot)
-    if isinstance(key, str):
-        return key
-    return to_json(list(key)) if type(key) is tuple else to_json(key)
+    """A stored key as text: a string as is, anything else as JSON, several columns as a list."""
+    return key_to_text(key_of(slot))
 
 
-def find_key(spark: SparkSession, step: StepRef, text: str) -> FoundKey:
-    """The key that a text stands for: Spark reads it as the type of the key's column.
+def find_key(spark: SparkSession | None, step: StepRef, text: str) -> FoundKey:
+    """The key that a text stands for, read as SQL would cast it to the type of the key's column.
 
-    A key of several columns is a JSON list, or its parts separated by commas.
+    A key of several columns is a JSON list, or its parts separated by commas. Without a session, raises NeedsSpark if only
+    Spark can read it.
     """
     columns = step.manifest["key"]
-    schema = ", ".join(f"k{i} {column['type']}" for i, column in enumerate(columns))
-    types = [field.dataType for field in read_schema(schema, step.name).fields]
-    parts = [_shown(part, kind) for part, kind in zip(_parts(text, columns), types, strict=True)]
-    names = [f"k{i}" for i in range(len(parts))]
-    frame = spark.range(1).select(*(F.lit(part).alias(name) for name, part in zip(names, parts, strict=True)))
-    frame = frame.select(*(_read(name, kind).alias(name) for name, kind in zip(names, types, strict=True)))
-    hashed = [key_column(name, kind) for name, kind in zip(names, types, strict=True)]
-    groups = int(step.manifest["key_groups"])
-    table = frame.select(*hashed, key_group(hashed, groups).alias("group")).toArrow()
-    values = [to_python(column.combine_chunks(), plain=True)[0] for column in table.columns]
-    for column, value, part in zip(columns, values, parts, strict=False):
+    kinds = [str(column["type"]) for column in columns]
+    parts = [_shown(part, kind) for part, kind in zip(_parts(text, columns), kinds, strict=True)]
+    values, group = _cast(spark, step, parts, kinds)
+    for column, value, part in zip(columns, values, parts, strict=True):
         if value is None:
             raise InputError(
                 f"{part!r} is not a key of the step {step.name!r}: {column['name']} is {column['type']}.",
                 todo="write the key so that SQL can cast it",
             )
-    slot = slot_of(values[0] if len(columns) == 1 else tuple(values[:-1]))
+    slot = slot_of(values[0] if len(columns) == 1 else tuple(values))
     spread = step.manifest.get("parallel_over", "key") != "key"
-    return FoundKey(slot, None if spread else step.labels[values[-1]])
+    return FoundKey(slot, None if spread else step.labels[group])
+
+
+def _cast(spark: SparkSession | None, step: StepRef, parts: Sequence[str], kinds: Sequence[str]) -> tuple[list[Any], int]:
+    """The values of the columns, and the number of the key group."""
+    try:
+        values = [cast_text(part, kind) for part, kind in zip(parts, kinds, strict=True)]
+        return values, -1 if None in values else group_of_key(values, kinds, int(step.manifest["key_groups"]))
+    except NeedsSpark:
+        if spark is None:
+            raise
+    from holdfast.ops.reading.spark_keys import cast_by_spark
+
+    return cast_by_spark(spark, step, parts)
 
 
 def _parts(text: str, columns: Sequence[Any]) -> list[str]:
@@ -83,24 +87,14 @@ def _parts(text: str, columns: Sequence[Any]) -> list[str]:
     return [part if isinstance(part, str) else json.dumps(part) for part in given]
 
 
-def _shown(part: str, kind: DataType) -> str:
-    """A part as SQL would cast it, even if written as keys are shown: {"$date": "1970-01-01"}, a struct as a list."""
+def _shown(part: str, kind: str) -> str:
+    """A part as SQL would cast it, even if written as keys are shown: {"$date": "1970-01-01"}."""
     try:
         given = json.loads(part)
     except (ValueError, RecursionError):
         return part
-    if isinstance(kind, StructType) and isinstance(given, list) and len(given) == len(kind):
-        return json.dumps(dict(zip(kind.names, given, strict=True)))
-    if isinstance(given, dict) and len(given) == 1 and not isinstance(kind, (ArrayType, MapType, StructType)):
+    if isinstance(given, dict) and len(given) == 1 and not kind.startswith(_NESTED):
         [(name, content)] = given.items()
         if name.startswith("$"):
             return str(content[0] if isinstance(content, list) and content else content)
     return part
-
-
-def _read(name: str, kind: DataType) -> Any:
-    if isinstance(kind, (ArrayType, MapType, StructType)):
-        return F.from_json(F.col(name), kind)
-    if isinstance(kind, BinaryType):
-        return F.try_to_binary(F.col(name), F.lit("base64"))
-    return F.col(name).try_cast(kind)

@@ -23,6 +23,8 @@ from holdfast.spark.steps.lineage import BuiltStep, analyzed, children, output_a
 
 __all__ = ["STATELESS", "Graft", "keeps_state"]
 
+_OBSERVE = "CollectMetrics"
+"""What `observe` puts into a plan; each of our operators has one above it."""
 STATELESS = frozenset(
     {
         "DataFrameDropColumns",
@@ -106,7 +108,8 @@ class Graft:
 def keeps_state(node: Any) -> bool:
     """Whether Spark keeps state of its own for a node of a stream, or may."""
     below = [child for child in children(node) if child.isStreaming()]
-    return bool(below) and (node.nodeName() not in STATELESS or (node.nodeName() == "Join" and len(below) > 1))
+    name = node.nodeName()
+    return bool(below) and (name not in (*STATELESS, _OBSERVE) or (name == "Join" and len(below) > 1))
 
 
 def _walk(node: Any, path: Path, found: list[tuple[Path, OutputOf | Bypass]], problems: dict[str, None]) -> None:

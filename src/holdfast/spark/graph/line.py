@@ -26,6 +26,7 @@ from holdfast.spark.stages.handoff import Handoff
 from holdfast.spark.stages.line import (
     LINE_COLUMNS,
     LINE_SCHEMA,
+    REPORT_ROUTE,
     Beacon,
     Exit,
     Lane,
@@ -36,6 +37,7 @@ from holdfast.spark.stages.line import (
     pack_lanes,
     unpack_origins,
 )
+from holdfast.spark.stages.metrics import observed
 from holdfast.spark.stages.processor import transformed, with_batch_time
 from holdfast.spark.steps.lineage import BuiltStep, analyzed, tasks_vary
 
@@ -193,12 +195,13 @@ class _Builder:
         initial = reduce(DataFrame.union, begun).groupBy("label") if begun else None
         if time_mode == "None":
             frame = with_batch_time(frame)
-        return transformed(frame.groupBy("label"), processor, LINE_SCHEMA, time_mode=time_mode, initial=initial)
+        rows = transformed(frame.groupBy("label"), processor, LINE_SCHEMA, time_mode=time_mode, initial=initial)
+        return observed(rows, f"operator_{stage}", F.col("route") == REPORT_ROUTE)
 
     def _stop(self, step: BuiltStep) -> Stop:
         plan = step.plan.in_slot(self._placement.slots[step])
         exits = {tag: self._exit(OutputOf(step, tag)) for tag in step.schemas}
-        return Stop(plan, step.metrics, self._inputs[step], exits)
+        return Stop(plan, self._inputs[step], exits)
 
     def _exit(self, output: OutputOf) -> Exit:
         routes = [self._outputs[output]] if output in self._outputs else []

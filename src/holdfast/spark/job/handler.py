@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 from pyspark.sql import DataFrame
 
 from holdfast.checkpoint.presence import Presence
 from holdfast.errors import HoldfastError, JobFailed
+from holdfast.spark.errors.quiet import quiet
 from holdfast.spark.job.life import Life, Stop
 from holdfast.spark.job.root import Part
 from holdfast.spark.sinks.base import BatchInfo, Sink
@@ -54,10 +56,10 @@ class Handler:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         try:
-            with self._life.micro_batch(batch_id):
+            with self._life.micro_batch(batch_id), quiet():
                 self._presence.confirm()
-                plan = plan_of(batch.sparkSession, self._checkpoint, batch_id)
-                self._write_all(batch, BatchInfo(self.query_id.get(), batch_id, plan))
+                planned = functools.partial(plan_of, batch.sparkSession, self._checkpoint)
+                self._write_all(batch, BatchInfo(self.query_id.get(), batch_id, planned(batch_id), planned))
         except HoldfastError as error:
             self.failure = error.within(micro_batch=batch_id)
             raise

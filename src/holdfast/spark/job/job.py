@@ -17,7 +17,7 @@ import html
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -25,8 +25,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from holdfast.checkpoint.files.choice import files_of
 from holdfast.checkpoint.files.paths import normalised
 from holdfast.checkpoint.files.shared import resolved
+from holdfast.checkpoint.layout import last_committed
 from holdfast.checkpoint.lock import LockInfo
 from holdfast.checkpoint.presence import Presence
 from holdfast.engine.metrics.step import StepMetrics
@@ -45,21 +47,31 @@ from holdfast.spark.errors.transport import rebuilding
 from holdfast.spark.graph.picture.explanation import Explanation
 from holdfast.spark.graph.placing import Placement
 from holdfast.spark.job.arranging import GraphChanges, arranged
-from holdfast.spark.job.explaining import explained
+from holdfast.spark.job.checks import change_problems, option_problems, watch_problems
+from holdfast.spark.job.dashboard import Dashboard
+from holdfast.spark.job.explaining import explained, keep_graph
 from holdfast.spark.job.handler import Handler
 from holdfast.spark.job.lag import source_lags
 from holdfast.spark.job.life import Life, Phase, Stop, Streak
 from holdfast.spark.job.progress import Progress
+from holdfast.spark.job.recording import Recorder
 from holdfast.spark.job.root import Outline
 from holdfast.spark.job.triggers import AvailableNow, Batches, Every, JobTrigger, read_trigger
 from holdfast.spark.session.checkpoint_files import file_settings
-from holdfast.spark.session.properties import MEMORY_BUDGET, local_property
+from holdfast.spark.session.properties import MEMORY_BUDGET, TELLS_NOTHING, local_property
 from holdfast.spark.session.settings import required_problems, session_lacks, with_settings, with_stop_timeout
 from holdfast.spark.sinks.base import Sink
 from holdfast.spark.sinks.modes import Mode, in_mode
 from holdfast.spark.sinks.plans import stored_query_id
 from holdfast.spark.stages.unpack import Outputs
 from holdfast.spark.steps.lineage import steps_above
+from holdfast.watch.health.judging import judge
+from holdfast.watch.health.report import Health
+from holdfast.watch.health.thresholds import Thresholds
+from holdfast.watch.history import read_history
+from holdfast.watch.outlets.callback import HealthCallback
+from holdfast.watch.outlets.dispatch import Dispatch
+from holdfast.watch.outlets.protocol import Outlet
 
 __all__ = ["Job"]
 
@@ -82,6 +94,10 @@ class Job:
     micro-batches one can go back. `memory_budget_bytes`: how much state a Python worker keeps between micro-batches, of all
     steps together, in place of what the session says. `drop_steps`: removed steps whose stored state should be deleted.
     `rename_steps`: old names of steps, with their new ones. `progress`: whether to show what the job does while it runs.
+    `history`: whether to count what its steps do, and to keep a record of each micro-batch beside the checkpoint. `ui`:
+    whether to serve a dashboard on this machine while it runs; its address is shown. `outlets`: where its metrics and its
+    health go after each micro-batch, such as hf.watch.Prometheus(9464). `on_health`: a function that is called with its
+    health. `thresholds`: what its health is judged by.
     """
 
     def __init__(
@@ -96,6 +112,11 @@ class Job:
         drop_steps: Sequence[str] = (),
         rename_steps: Mapping[str, str] | None = None,
         progress: bool = True,
+        history: bool = True,
+        ui: bool = False,
+        outlets: Sequence[Outlet] = (),
+        on_health: Callable[[Health], object] | None = None,
+        thresholds: Thresholds | None = None,
     ) -> None:
         self.name = name
         self.checkpoint = str(checkpoint)
@@ -104,8 +125,6 @@ class Job:
         self._retained_batches = retained_batches
         self._memory_budget_bytes = memory_budget_bytes
         self._writes: list[tuple[DataFrame, Sink]] = []
-        self._metrics: dict[str, Any] = {}
-        """The accumulators of the steps, by their names."""
         self._placement: Placement | None = None
         """Where the steps are, once the job has started with all of them in a line."""
         self._progress = Progress(name, enabled=progress)
@@ -118,11 +137,19 @@ class Job:
         self._worker_failures = Streak()
         self._told: StreamingQuery | None = None
         """The query whose failure has been raised."""
-        problems = [*_problems(name, tolerated_failures, retained_batches, memory_budget_bytes)]
-        problems += _change_problems(drop_steps, rename_steps)
+        problems = [*option_problems(name, tolerated_failures, retained_batches, memory_budget_bytes)]
+        problems += [
+            *change_problems(drop_steps, rename_steps),
+            *watch_problems(history, ui, outlets, on_health, thresholds),
+        ]
         if problems:
             raise InvalidStep(str(name), problems)
         self._changes = GraphChanges(frozenset(drop_steps), dict(rename_steps or {}))
+        told = [*outlets, *([] if on_health is None else [HealthCallback(on_health)])]
+        self._history, self._thresholds = history, thresholds
+        dispatch = Dispatch(told, thresholds, name)
+        self._recorder = Recorder(name, _interval_ms(self._trigger), dispatch, self._record_end, self._has_checkpoint)
+        self._dashboard = Dashboard() if ui else None
 
     def write(self, df: DataFrame, sink: Sink, *, mode: Mode = "append", key: str | Sequence[str] | None = None) -> Job:
         """Binds an output to a sink.
@@ -149,7 +176,6 @@ class Job:
         if problems:
             raise InvalidStep(self.name, problems)
         self._writes.append((df, sink))
-        self._metrics |= {step.plan.name: step.metrics for step in steps_above(df)}
         return self
 
     def start(self) -> Job:
@@ -167,7 +193,7 @@ class Job:
         self._check_can_start()
         self._begin()
         failures = Streak()
-        with self._signals():
+        with self._signals(), contextlib.nullcontext() if self._dashboard is None else self._dashboard.staying():
             while True:
                 try:
                     self._start()
@@ -231,8 +257,24 @@ class Job:
 
     @property
     def metrics(self) -> dict[str, StepMetrics]:
-        """What each step has done since it was built, by its name."""
-        return {name: accumulator.value for name, accumulator in self._metrics.items()}
+        """What each step has done in the micro-batches that this job has committed, by its name."""
+        self._recorder.catch_up()
+        names = {step.plan.name: StepMetrics() for df, _ in self._writes for step in steps_above(df)}
+        return {**names, **self._recorder.metrics}
+
+    @property
+    def health(self) -> Health:
+        """How the job is, judged by its history. A notebook shows it as a table."""
+        self._recorder.catch_up()
+        spark = self._writes[0][0].sparkSession if self._writes else None
+        checkpoint = self.checkpoint if spark is None else resolved(spark, self.checkpoint)
+        history = read_history(files_of(spark, checkpoint), checkpoint)
+        return judge(history, self._thresholds, running=self._runs(), job=self.name)
+
+    @property
+    def dashboard(self) -> str | None:
+        """The address of the dashboard, with `ui=True`; None before it can be looked at."""
+        return None if self._dashboard is None else self._dashboard.url
 
     @property
     def source_lag(self) -> dict[str, int]:
@@ -259,6 +301,9 @@ class Job:
         # To show a job must not fail, even if it cannot run, or Spark has been stopped.
         with contextlib.suppress(Exception):
             shown += self.explain()._repr_html_()
+        with contextlib.suppress(Exception):
+            if self._query is not None:
+                shown += self.health._repr_html_()
         return shown
 
     def __enter__(self) -> Job:
@@ -309,7 +354,9 @@ class Job:
                 self._progress.begin(checkpoint)
                 self._query = self._start_query(spark, self._presence, checkpoint, outline)
             self._life.started()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                self._recorder.end(str(error) or type(error).__name__)
             self._end()
             raise
 
@@ -331,11 +378,34 @@ class Job:
         writer = root.frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
         writer = self._triggered(writer.outputMode("append"))
         self._handler = handler = Handler(self._life, presence, checkpoint, root.sinks, self._batches_max())
-        budget = None if self._memory_budget_bytes is None else str(self._memory_budget_bytes)
-        with self._settings(spark, checkpoint, plans), rebuilding(spark), local_property(spark, MEMORY_BUDGET, budget):
+        self._begin_record(spark, checkpoint, outline)
+        with self._settings(spark, checkpoint, plans), rebuilding(spark), self._properties(spark):
             query: StreamingQuery = writer.foreachBatch(handler).start()
         handler.query_id.set(str(query.id))
+        self._recorder.watch(query)
         return query
+
+    def _begin_record(self, spark: SparkSession, checkpoint: str, outline: Outline) -> None:
+        files = files_of(spark, checkpoint)
+        # A picture of the job is no reason for it not to run.
+        with contextlib.suppress(Exception):
+            sinks = [sink for _, sink in self._writes]
+            keep_graph(files, checkpoint, outline, self.name, sinks, self._placement)
+        if self._history:
+            groups = {step.plan.name: step.plan.key_groups for step in outline.steps}
+            self._recorder.begin(spark, checkpoint, groups, last_committed(files, checkpoint))
+        if self._dashboard is not None:
+            self._dashboard.begin(checkpoint, lambda note: self._progress.note(f"{self.name}: {note}"))
+
+    @contextlib.contextmanager
+    def _properties(self, spark: SparkSession) -> Iterator[None]:
+        """What the tasks of this query are told."""
+        budget = None if self._memory_budget_bytes is None else str(self._memory_budget_bytes)
+        with (
+            local_property(spark, MEMORY_BUDGET, budget),
+            local_property(spark, TELLS_NOTHING, None if self._history else "true"),
+        ):
+            yield
 
     def _open_sinks(self, spark: SparkSession, checkpoint: str) -> None:
         query_id = stored_query_id(spark, checkpoint)
@@ -370,6 +440,7 @@ class Job:
             tries = self._worker_failures.count_at(self._life.done)
             if tries >= _WORKER_TRIES:
                 return False
+            self._record_end()
             self._life.start_again()
             again = f"starting again, try {tries + 1}"
             self._progress.note(f"{self.name}: a Python worker could not be started, or died; {again}")
@@ -409,7 +480,8 @@ class Job:
         )
 
     def _show(self, query: StreamingQuery) -> None:
-        report = query.lastProgress
+        # Asking Spark costs it some milliseconds, and this asks ten times a second.
+        report = self._recorder.last if self._history else query.lastProgress
         if report is None:
             self._progress.waiting(query.status["message"])
         else:
@@ -465,8 +537,30 @@ class Job:
             return True
         return not query.status["isTriggerActive"]
 
+    def _has_checkpoint(self) -> bool:
+        """Whether nobody else has taken over the checkpoint."""
+        try:
+            if self._presence is not None:
+                self._presence.check()
+        except CheckpointLocked:
+            return False
+        return True
+
+    def _record_end(self, run: str | None = None) -> None:
+        query, failure = self._query, None
+        try:
+            error = None if query is None else query.exception()
+            if error is not None and not self._is_left_for_the_next_start(error):
+                failure = str(error)
+        except Exception:
+            failure = "Spark was stopped."
+        self._recorder.end(failure, run)
+
     def _end(self) -> None:
         self._life.ended()
+        self._record_end()
+        if self._dashboard is not None:
+            self._dashboard.end()
         if self._presence is not None and self._life.inside is None:
             # Else the handler still writes; when it has left, the lock goes by itself.
             self._presence.end()
@@ -475,13 +569,16 @@ class Job:
         assert self._presence is not None
         self._presence.check()
         error = query.exception()
-        if error is None or self._life.held_back or (self._life.asked and is_worker_trouble(error)):
-            # Left for the next start; or a worker that went down with the stop, as with Ctrl-C at a terminal.
+        if error is None or self._is_left_for_the_next_start(error):
             return
         self._told = query
         if self._handler is not None and self._handler.failure is not None:
             raise self._handler.failure.within(job=self.name)
         raise query_failure(error, self.checkpoint, self.name) from error
+
+    def _is_left_for_the_next_start(self, error: Exception) -> bool:
+        """Whether what ended the query is no failure. A worker may go down with a stop, as with Ctrl-C at a terminal."""
+        return self._life.held_back or (bool(self._life.asked) and is_worker_trouble(error))
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -528,25 +625,10 @@ class Job:
         return with_settings(spark, wanted)
 
 
-def _problems(name: Any, tolerated_failures: Any, retained_batches: Any, budget: Any) -> Iterator[str]:
-    if not isinstance(name, str) or not name:
-        yield f"The name of a job is {name!r}; it must be a text."
-    if type(tolerated_failures) is not int or tolerated_failures < 0:
-        yield f"tolerated_failures is {tolerated_failures!r}; it must be a whole number from 0 on."
-    if retained_batches is not None and (type(retained_batches) is not int or retained_batches < 1):
-        yield f"retained_batches is {retained_batches!r}; it must be a whole number from 1 on."
-    if budget is not None and (type(budget) is not int or budget < 0):
-        yield f"memory_budget_bytes is {budget!r}; it must be a number of bytes."
-
-
-def _change_problems(drop: Any, rename: Any) -> Iterator[str]:
-    if not isinstance(drop, (list, tuple, set, frozenset)) or not all(isinstance(name, str) for name in drop):
-        yield f"drop_steps is {drop!r}; give a list of names of steps."
-    pairs = [] if rename is None else list(rename.items()) if isinstance(rename, Mapping) else [(None, None)]
-    if not all(isinstance(name, str) for pair in pairs for name in pair):
-        yield f"rename_steps is {rename!r}; give old names with new ones: {{'old': 'new'}}."
-    elif len({new for _, new in pairs}) < len(pairs):
-        yield f"rename_steps is {rename!r}; it gives two steps the same name."
+def _interval_ms(trigger: JobTrigger) -> int | None:
+    """The time between the beginnings of micro-batches, if it is set."""
+    interval = trigger.interval if isinstance(trigger, (Every, Batches)) else 0
+    return Duration.of(interval).micros // 1000 or None
 
 
 def _is_running(spark: SparkSession, name: str) -> bool:

@@ -8,6 +8,7 @@ import time
 from typing import Any, TextIO
 
 from holdfast.engine.stored.readable import visible
+from holdfast.spark.job.executed import was_executed
 from holdfast.spark.job.lag import source_lags
 
 __all__ = ["Progress", "ProgressLine"]
@@ -25,7 +26,7 @@ class ProgressLine:
 
     def text(self, report: Any) -> str:
         """The line for one of Spark's reports, which may come more than once."""
-        if report.batchId != self._batch:
+        if report.batchId != self._batch and was_executed(report):
             self._batch = report.batchId
             self.rows += report.numInputRows
         seconds = (report.batchDuration or 0) / 1000

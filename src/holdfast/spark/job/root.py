@@ -66,8 +66,7 @@ class Outline:
     def as_built(self) -> Root | None:
         """The query as the user built it, if no step would run twice in it: it ends with the only step that is written, or
         with whatever Spark does after that, if only that is written."""
-        if len(self._frames) == 1 and not self._grafts[0].is_plain and not doubled_steps(self._frames[0]):
-            # Its rows need not be kept until all of them are there.
+        if self._is_written_at_once and not doubled_steps(self._frames[0]):
             return Root(self._frames[0], [(None, self._sinks[0])])
         nearest = list(dict.fromkeys(step for graft in self._grafts for step in graft.steps))
         if len(nearest) != 1 or any(graft.problems or graft.has_bypasses for graft in self._grafts):
@@ -75,6 +74,14 @@ class Outline:
         packed = nearest[0].packed
         assert packed is not None
         return None if doubled_steps(packed) else self._root(packed, _rows_of_tag)
+
+    @property
+    def _is_written_at_once(self) -> bool:
+        """Whether the rows need not be kept until all of them are there: the only sink evaluates them once by itself. If it
+        does not, they are kept, and take less room as the step has packed them, unless there is more work after it."""
+        if len(self._frames) > 1:
+            return False
+        return self._sinks[0].evaluates_all or not self._grafts[0].is_plain
 
     def line(self, placement: Placement, sources: Sequence[str] | None) -> Root:
         """The query with all steps in a line, and its sources in the order of these marks."""

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-__all__ = ["MEMORY_BUDGET", "local_property", "task_property"]
+__all__ = ["MEMORY_BUDGET", "TELLS_NOTHING", "local_property", "task_property"]
 
 MEMORY_BUDGET = "spark.holdfast.memoryBudgetBytes"
 """How much state a Python worker keeps between micro-batches: a setting of the session, and a property of a job's tasks."""
+
+TELLS_NOTHING = "spark.holdfast.tellsNothing"
+"""Set if the bundles of a job do not report what they did."""
 
 
 @contextlib.contextmanager

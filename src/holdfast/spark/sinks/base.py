@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -25,6 +25,9 @@ class BatchInfo:
     plan: str = ""
     """Tells micro-batches with the same number apart: after a checkpoint was rolled back, the next one is planned anew and
     may have other rows. Empty if unknown."""
+    planned: Callable[[int], str] = field(default=lambda number: "", compare=False, repr=False)
+    """The plan of an earlier micro-batch of this checkpoint, from its number; empty if it is no longer known. What a sink
+    has of this query by another plan was written by another job, with a checkpoint of its own."""
 
 
 class Sink(abc.ABC):
@@ -50,7 +53,7 @@ class Sink(abc.ABC):
         """
         name = type(self).__name__
         cannot = f"{name} cannot upsert: it has no method `upserting`. Use {CAN_UPSERT}, or leave out mode and key."
-        raise InvalidStep("sink", [cannot])
+        raise InvalidStep.of_sink(self, [cannot])
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:  # noqa: B027
         """Called when a job starts, before anything is processed: raise here if writing is impossible.

@@ -34,7 +34,7 @@ class Console(Sink):
     def __init__(self, name: str = "", *, rows: int = 20, width: int = 40) -> None:
         problems = [*_problems(name, rows, width)]
         if problems:
-            raise InvalidStep("sink", problems)
+            raise InvalidStep.of("Console", problems)
         self.name = name
         self._rows = rows
         self._width = width
@@ -47,7 +47,7 @@ class Console(Sink):
             f"{self!r} cannot upsert: what has been printed stays. Use {CAN_UPSERT}, or hf.sinks.Collect; or leave out mode "
             "and key."
         )
-        raise InvalidStep("sink", [cannot])
+        raise InvalidStep.of_sink(self, [cannot])
 
     def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:
         count = rows.count()

@@ -19,6 +19,7 @@ from holdfast.spark.sinks.delta_history import NoWayBack, version_before
 from holdfast.spark.sinks.delta_merge import merge
 from holdfast.spark.sinks.delta_notes import Upserted, Written, noted_commit, written
 from holdfast.spark.sinks.delta_storage import Storage
+from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession
 from holdfast.spark.sinks.upsert import Upsert
 from holdfast.spark.types.arrow import arrow_type
 
@@ -66,12 +67,14 @@ class Delta(Sink):
         self._partition_by = _names(partition_by)
         self._take_over = take_over
         self._begun = False
-        """Whether a micro-batch has been written since the job started."""
+        """Whether this sink has written a micro-batch: also before the job was started again after a failure."""
         self._upsert: Upsert | None = None
+        self._succession = Succession()
 
     def upserting(self, upsert: Upsert) -> Delta:
         same = copy.copy(self)
         same._upsert = upsert
+        same._succession = Succession()
         return same
 
     @property
@@ -82,8 +85,9 @@ class Delta(Sink):
         return f"Delta({self.path!r})"
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:
-        self._begun = False
-        rows = _arrow_schema(schema)
+        self._begun = self._succession.has_begun(query_id)
+        self._succession.start_again()
+        rows = _arrow_schema(self, schema)
 
         def check() -> None:
             table = self._table(rows)
@@ -105,12 +109,15 @@ class Delta(Sink):
         self._check_mode(table)
         self._claim(table, info)
         has, comes = written(table, info.query_id), Written.of(info)
-        if has.is_same(comes):
-            return
-        if has.number >= comes.number:
-            self._go_back(table, has, info)
-        if rows.num_rows:
-            self._put(table, rows, comes, info)
+        if not has.is_same(comes):
+            if has.number >= comes.number:
+                has = self._go_back(table, has, info)
+            elif has.number >= 0:
+                self._succession.check(self, info, has.number, has, lambda: has.is_of(info.planned(has.number)))
+            if rows.num_rows:
+                self._put(table, rows, comes, info)
+                has = comes
+        self._succession.wrote(info.query_id, has)
 
     def _put(self, table: DeltaTable, rows: pa.Table, comes: Written, info: BatchInfo) -> None:
         from deltalake import write_deltalake
@@ -128,7 +135,7 @@ class Delta(Sink):
         """The table, which fits the rows; a new one if there is none."""
         problems = [*row_problems(rows, self._partition_by)]
         if problems:
-            raise InvalidStep("sink", problems)
+            raise InvalidStep.of_sink(self, problems)
         table = self._access.existing()
         if table is None:
             properties = {} if self._upsert is None else Upserted(self._upsert.key).property
@@ -189,22 +196,29 @@ class Delta(Sink):
         # Later on, a process that was taken for dead could undo what its successor has written.
         return self._take_over and not self._begun
 
-    def _go_back(self, table: DeltaTable, has: Written, info: BatchInfo) -> None:
-        """Restores the table from before a micro-batch that comes anew, or refuses."""
+    def _go_back(self, table: DeltaTable, has: Written, info: BatchInfo) -> Written:
+        """Restores the table from before a micro-batch that comes anew, or refuses; returns what it then has."""
         if not self._may_take_over:
             raise self._taken_back(has.number, info)
         try:
             version = version_before(table.history(), table.version(), info.query_id, info.batch_id)
-            self._access.go_back(table, version, info.query_id, info.batch_id)
+            return self._access.go_back(table, version, info.query_id, info.batch_id)
         except NoWayBack as none:
             raise self._no_way_back(none, has.number, info) from None
 
     def _taken_back(self, number: int, info: BatchInfo) -> SinkError:
+        detail = "The checkpoint was rolled back. New rows would be mixed with those written before."
+        todo = (
+            "start once with hf.sinks.Delta(path, take_over=True), which restores the table from before "
+            f"{info.batch_id}; or give another table"
+        )
+        if self._take_over:
+            detail += TAKEN_OVER
+            todo = TAKE_OVER_AGAIN
         return SinkError(
             f"{self!r} has micro-batches up to {number} of this query, but another {info.batch_id} comes next.",
-            detail="The checkpoint was rolled back. New rows would be mixed with those written before.",
-            todo="start once with hf.sinks.Delta(path, take_over=True), which restores the table from before "
-            f"{info.batch_id}; or give another table",
+            detail=detail,
+            todo=todo,
             context={"query": info.query_id, "micro_batch": info.batch_id},
         )
 
@@ -237,11 +251,11 @@ class Delta(Sink):
 def _names(partition_by: str | Sequence[str]) -> list[str]:
     names = [partition_by] if isinstance(partition_by, str) else partition_by
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise InvalidStep("sink", [f"partition_by is {partition_by!r}; give the name of a column, or a list of names."])
+        raise InvalidStep.of("Delta", [f"partition_by is {partition_by!r}; give the name of a column, or a list of names."])
     return list(dict.fromkeys(names))
 
 
-def _arrow_schema(schema: StructType) -> pa.Schema:
+def _arrow_schema(sink: Delta, schema: StructType) -> pa.Schema:
     """Spark's columns as the rows will come."""
     fields, problems = [], []
     for field in schema.fields:
@@ -251,5 +265,5 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
             kind = field.dataType.simpleString()
             problems.append(f"The column {field.name!r} has the type {kind}, which cannot be in a Delta table; cast it.")
     if problems:
-        raise InvalidStep("sink", problems)
+        raise InvalidStep.of_sink(sink, problems)
     return pa.schema(fields)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.errors import HoldfastError, SinkError
 from holdfast.model.extras import require_extra
 from holdfast.spark.sinks.delta_history import NoWayBack
-from holdfast.spark.sinks.delta_notes import noted_commit, written
+from holdfast.spark.sinks.delta_notes import Written, noted_commit, written
 from holdfast.spark.sinks.delta_storage import Storage
 
 if TYPE_CHECKING:
@@ -90,8 +90,9 @@ class TableAccess:
 
         return DeltaTable(self.storage.uri, version=version, storage_options=self.storage.options())
 
-    def go_back(self, table: DeltaTable, version: int, query_id: str, number: int) -> None:
-        """Makes an older version the newest, one without a query's micro-batches from a number on; or raises NoWayBack."""
+    def go_back(self, table: DeltaTable, version: int, query_id: str, number: int) -> Written:
+        """Makes an older version the newest, one without a query's micro-batches from a number on; or raises NoWayBack.
+        Returns what it has of the query."""
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         try:
@@ -99,6 +100,7 @@ class TableAccess:
             if state.number >= number:
                 raise NoWayBack("its log does not go back so far")
             table.restore(version, commit_properties=noted_commit(query_id, state))
+            return state
         except CommitFailedError:
             raise
         except DeltaError as error:

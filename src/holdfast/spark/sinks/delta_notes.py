@@ -46,6 +46,10 @@ class Written:
         """Whether it is the same micro-batch, and not only the same number. What is unknown counts as the same."""
         return self.number == other.number and (self.plan == other.plan or 0 in (self.plan, other.plan))
 
+    def is_of(self, plan: str) -> bool:
+        """Whether it was planned so. What is unknown counts as the same."""
+        return not plan or self.plan in (0, _digest(plan))
+
 
 def _digest(plan: str) -> int:
     if not plan:

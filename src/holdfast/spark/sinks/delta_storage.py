@@ -33,7 +33,7 @@ class Storage:
     def __init__(self, path: str | Path, options: Mapping[str, str] | None, options_file: str | Path | None) -> None:
         problems = [*_path_problems(path), *_option_problems(options, options_file)]
         if problems:
-            raise InvalidStep("sink", problems)
+            raise InvalidStep.of("Delta", problems)
         local = local_path(str(path))
         self.local = None if local is None else Path(os.path.abspath(local))
         self.uri = str(path).rstrip("/") if self.local is None else str(self.local)

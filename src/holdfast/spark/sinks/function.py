@@ -28,7 +28,7 @@ class ForeachBatch(Sink):
     def __init__(self, function: Callable[..., Any]) -> None:
         problems = [*_problems(function)]
         if problems:
-            raise InvalidStep("sink", problems)
+            raise InvalidStep.of("ForeachBatch", problems)
         self._function = function
         self._wants_info = _required(function) == 3
 
@@ -37,7 +37,7 @@ class ForeachBatch(Sink):
 
     def upserting(self, upsert: Upsert) -> Sink:
         cannot = f"{self!r} cannot upsert by itself: its function decides how rows are written. Leave out mode and key."
-        raise InvalidStep("sink", [cannot])
+        raise InvalidStep.of_sink(self, [cannot])
 
     def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:
         more = (info,) if self._wants_info else ()

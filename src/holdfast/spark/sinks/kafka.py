@@ -65,12 +65,12 @@ class Kafka(Sink):
             f"{self!r} cannot upsert: a topic keeps all records. Append, with key={list(upsert.key)!r}; if the topic is "
             "compacted, Kafka keeps the newest of each key."
         )
-        raise InvalidStep("sink", [cannot])
+        raise InvalidStep.of_sink(self, [cannot])
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:
         problems = [*self._column_problems(schema)]
         if problems:
-            raise InvalidStep.of("Kafka", problems)
+            raise InvalidStep.of_sink(self, problems)
         self._writing(spark)
 
     def write_batch(self, rows: DataFrame, info: BatchInfo) -> None:

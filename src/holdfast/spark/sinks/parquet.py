@@ -54,10 +54,10 @@ class Parquet(Sink):
 
     def upserting(self, upsert: Upsert) -> Sink:
         cannot = f"{self!r} cannot upsert: a Parquet file is never changed. Use {CAN_UPSERT}, or leave out mode and key."
-        raise InvalidStep("sink", [cannot])
+        raise InvalidStep.of_sink(self, [cannot])
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:
-        _check_columns(schema)
+        _check_columns(self, schema)
         # The same object may serve another job, or one whose checkpoint was rolled back.
         self._checked = None
         files, root = self._place(spark)
@@ -74,7 +74,7 @@ class Parquet(Sink):
         files, root = self._place(rows.sparkSession)
         first = self._checked != info.query_id
         if first:
-            _check_columns(rows.schema)
+            _check_columns(self, rows.schema)
         self._claim(files, root, info, first)
         rows.write.mode("overwrite").parquet(_directory(root, info.batch_id))
         if first:
@@ -140,11 +140,11 @@ def _directory(root: str, number: int) -> str:
     return join(root, f"{_COLUMN}={number}")
 
 
-def _check_columns(schema: StructType) -> None:
+def _check_columns(sink: Parquet, schema: StructType) -> None:
     taken = [name for name in schema.names if name.lower() == _COLUMN]
     if taken:
         problem = f"The rows have a column {taken[0]!r}, a name that the sink needs for its directories; rename it."
-        raise InvalidStep("sink", [problem])
+        raise InvalidStep.of_sink(sink, [problem])
 
 
 def _owner(files: Files, root: str) -> str | None:

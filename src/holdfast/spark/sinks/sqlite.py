@@ -64,7 +64,7 @@ class Sqlite(Sink):
         if str(path) in ("", ":memory:"):
             problems.append(f"{str(path)!r} is a database that is lost with each connection; give a file.")
         if problems:
-            raise InvalidStep("sink", problems)
+            raise InvalidStep.of("Sqlite", problems)
         self.path = str(path)
         self.table = table
         self._take_over = take_over

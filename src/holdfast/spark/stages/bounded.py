@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 
@@ -21,18 +20,18 @@ _OUTPUT = pa.schema([("tag", pa.string()), ("payload", pa.binary())])
 _PACKED = ("source", "part", "payload")
 
 
-def bounded_run(plan: StepPlan, metrics: Any) -> Callable[[pa.Table], pa.Table]:
+def bounded_run(plan: StepPlan) -> Callable[[pa.Table], pa.Table]:
     """A function for `applyInArrow`: takes the packed rows of a key group, returns its packed outputs."""
 
     def run(table: pa.Table) -> pa.Table:
         with carried(), collection_paused():
-            rows = _run(plan, metrics, table)
+            rows = _run(plan, table)
         return pa.table([[tag for tag, _ in rows], [payload for _, payload in rows]], schema=_OUTPUT)
 
     return run
 
 
-def _run(plan: StepPlan, metrics: Any, table: pa.Table) -> list[tuple[str, bytes]]:
+def _run(plan: StepPlan, table: pa.Table) -> list[tuple[str, bytes]]:
     loaded = WORKER.step(plan, "")
     packed = zip(*(table.column(name).to_pylist() for name in _PACKED), strict=True)
     now = time.time_ns() // 1000
@@ -47,6 +46,4 @@ def _run(plan: StepPlan, metrics: Any, table: pa.Table) -> list[tuple[str, bytes
         limiter.account(state, intake.slots)
         limiter.trim(state)
         limiter.evict(state)
-        metrics.add(limiter.metrics)
-    metrics.add(loaded.runner.metrics)
     return loaded.payloads()

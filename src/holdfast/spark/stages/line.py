@@ -40,6 +40,7 @@ from holdfast.spark.stages.store import SparkStore
 __all__ = [
     "LINE_COLUMNS",
     "LINE_SCHEMA",
+    "REPORT_ROUTE",
     "Beacon",
     "Exit",
     "Lane",
@@ -52,6 +53,8 @@ __all__ = [
 ]
 
 LINE_SCHEMA = "route int, label int, source int, part int, payload binary"
+REPORT_ROUTE = -1
+"""The route of the rows that tell what a bundle did; see `metrics.py`."""
 LINE_COLUMNS = ("route", "label", "source", "part", "payload")
 
 _ARROW = pa.schema(
@@ -144,7 +147,6 @@ class Stop:
     """A step in an operator."""
 
     plan: StepPlan
-    metrics: Any
     route: int
     """Its input."""
     exits: dict[str, Exit]
@@ -281,9 +283,11 @@ class LineProcessor:
         if stop is None:
             self._keep_waiting(taken, times)
         elif own or not taken:
-            outputs = self._step(label, stop).bundle(label, own, times, batch_time_of(taken))
+            outputs, report = self._step(label, stop).bundle(label, own, times, batch_time_of(taken))
             for tag, batch in outputs:
                 yield from self._leaving(label, stop.exits.get(tag, Exit()), batch)
+            if report is not None:
+                yield self._row(REPORT_ROUTE, label, report)
 
     def handle_initial_state(self, key: Any, initial: Any, times: Any) -> None:
         label = int(key[0])
@@ -293,7 +297,7 @@ class LineProcessor:
         slot = slot_of_label(label)
         step = self._steps.get(slot)
         if step is None:
-            step = self._steps[slot] = KeyGroupProcessor(stop.plan, stop.metrics, by_clock=self._by_clock)
+            step = self._steps[slot] = KeyGroupProcessor(stop.plan, by_clock=self._by_clock)
             step.open(self._handle, self._state)
         return step
 

@@ -11,6 +11,7 @@ waits for the watermark is woken in every micro-batch. Either way there is one S
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -29,8 +30,9 @@ from holdfast.errors import CorruptState, HoldfastError
 from holdfast.model.time.timestamps import MIN_TIMESTAMP
 from holdfast.model.windows.ready import GlobalWindow
 from holdfast.spark.errors.transport import carried
-from holdfast.spark.session.properties import MEMORY_BUDGET, task_property
+from holdfast.spark.session.properties import MEMORY_BUDGET, TELLS_NOTHING, task_property
 from holdfast.spark.stages.clock import spark_now_micros
+from holdfast.spark.stages.metrics import report_of
 from holdfast.spark.stages.operator import Operator, by_value
 from holdfast.spark.stages.payload import to_payloads
 from holdfast.spark.stages.plan import StepPlan
@@ -40,6 +42,7 @@ from holdfast.spark.stages.worker import WORKER
 __all__ = [
     "CLOCK",
     "OUTPUT_SCHEMA",
+    "REPORT_TAG",
     "WAKE_TIME",
     "KeyGroupProcessor",
     "Packed",
@@ -57,6 +60,9 @@ Packed = tuple[int, int, bytes | None]
 Tagged = tuple[str, pa.RecordBatch]
 """Outputs of one tag."""
 
+REPORT_TAG = "~report"
+"""The tag of the rows that tell what a bundle did; see `metrics.py`."""
+
 OUTPUT_SCHEMA = "tag string, payload binary"
 
 _OutputRow = Row("tag", "payload")
@@ -72,9 +78,8 @@ _NEVER = GlobalWindow().end.micros
 class KeyGroupProcessor:
     """Runs the key groups of one step. One object per task; what should outlive a task is in the worker."""
 
-    def __init__(self, plan: StepPlan, metrics: Any, *, by_clock: bool) -> None:
+    def __init__(self, plan: StepPlan, *, by_clock: bool) -> None:
         self.plan = plan
-        self._metrics = metrics
         self._by_clock = by_clock
         """Whether Spark's operator, which the step may share with others, wakes by processing time."""
 
@@ -84,8 +89,11 @@ class KeyGroupProcessor:
         self._handle = handle
         self._blobs = SparkStore(state)
 
-    def bundle(self, label: int, packed: list[Packed], times: Any, batch_time: int | None) -> list[Tagged]:
-        """Runs a bundle of packed rows, or of none if only a timer has fired; returns its outputs."""
+    def bundle(
+        self, label: int, packed: list[Packed], times: Any, batch_time: int | None
+    ) -> tuple[list[Tagged], bytes | None]:
+        """Runs a bundle of packed rows, or of none if only a timer has fired; returns its outputs, and a report of what it
+        did, unless nobody wants to know."""
         self._batch_time = batch_time
         with carried(), collection_paused():
             return self._run(label, packed, times)
@@ -96,12 +104,13 @@ class KeyGroupProcessor:
         if name == MANIFEST and (self.plan.uses_event_time or self.plan.uses_processing_time):
             wake_soon(self._handle, self._blobs, times, by_clock=self._by_clock)
 
-    def _run(self, label: int, packed: list[Packed], times: Any) -> list[Tagged]:
+    def _run(self, label: int, packed: list[Packed], times: Any) -> tuple[list[Tagged], bytes | None]:
         query, batch = _whereabouts()
         place = Place(query, self.plan.name, label)
         query += self.plan.clock.scope()
         loaded = WORKER.step(self.plan, query)
         try:
+            began = time.perf_counter_ns()
             # A copy made for another manifest would read a log of other cells: the attempt that adapted it may have been
             # undone, or the checkpoint rolled back to before that.
             stored = self._blobs.get(MANIFEST)
@@ -111,6 +120,7 @@ class KeyGroupProcessor:
                 layout = adapted(self._blobs, self.plan.manifest, loaded.layout, self.plan.evolution)
                 backend = WORKER.add_group(query, loaded, place, layout, self._blobs.get(MANIFEST))
             backend.open(self._blobs)
+            opened = (time.perf_counter_ns() - began) // 1000
             clocks = self._clocks(times)
             outputs: list[Tagged] = []
             metrics = run_bundle(
@@ -129,8 +139,11 @@ class KeyGroupProcessor:
                 error.within(step=self.plan.name, micro_batch=batch)
             raise
         WORKER.used(query, loaded, label, self._budget())
-        self._metrics.add(metrics)
-        return outputs
+        if task_property(TELLS_NOTHING):
+            return outputs, None
+        metrics.open_micros = opened
+        holding = getattr(backend, "holding", None)
+        return outputs, report_of(self.plan.name, label, metrics, holding, WORKER.memory_bytes).encode()
 
     def _budget(self) -> int:
         """The job's budget, else the session's at the time the step was built."""
@@ -187,8 +200,8 @@ class KeyGroupProcessor:
 class StepProcessor:
     """An operator with one step: takes packed rows, gives (tag, payload) rows. Spark sees it through `operator.py`."""
 
-    def __init__(self, plan: StepPlan, metrics: Any) -> None:
-        self._step = KeyGroupProcessor(plan, metrics, by_clock=plan.uses_processing_time)
+    def __init__(self, plan: StepPlan) -> None:
+        self._step = KeyGroupProcessor(plan, by_clock=plan.uses_processing_time)
 
     def open(self, handle: Any, state: Any) -> None:
         self._step.open(handle, state)
@@ -197,9 +210,12 @@ class StepProcessor:
         """Takes packed rows for a key group, or none if only its timer has fired."""
         taken = list(rows)
         packed = [(row.source, row.part, row.payload) for row in taken]
-        for tag, batch in self._step.bundle(int(key[0]), packed, times, batch_time_of(taken)):
+        outputs, report = self._step.bundle(int(key[0]), packed, times, batch_time_of(taken))
+        for tag, batch in outputs:
             for payload in to_payloads(batch):
                 yield _OutputRow(tag, payload)
+        if report is not None:
+            yield _OutputRow(REPORT_TAG, report)
 
     def handle_initial_state(self, key: Any, initial: Any, times: Any) -> None:
         self._step.take_initial(initial.name, bytes(initial.blob), times)
@@ -207,8 +223,8 @@ class StepProcessor:
 
 def batch_time_of(rows: list[Row]) -> int | None:
     """The time of the micro-batch that came with the rows, if it did."""
-    time: int | None = getattr(rows[0], _BATCH_TIME, None) if rows else None
-    return time
+    found: int | None = getattr(rows[0], _BATCH_TIME, None) if rows else None
+    return found
 
 
 def with_batch_time(packed: DataFrame) -> DataFrame:
@@ -241,8 +257,8 @@ def stored_time(blob: bytes) -> int:
             f"A time stored with a key group is damaged: it has {len(blob)} bytes, not {WAKE_TIME.size}.",
             todo="go back to an earlier micro-batch, or restore a savepoint",
         )
-    time: int = WAKE_TIME.unpack(blob)[0]
-    return time
+    found: int = WAKE_TIME.unpack(blob)[0]
+    return found
 
 
 def wake_soon(handle: Any, blobs: SparkStore, times: Any, *, by_clock: bool) -> None:

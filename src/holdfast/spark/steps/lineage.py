@@ -43,8 +43,6 @@ class BuiltStep:
 
     number: int
     plan: Any
-    metrics: Any
-    """Its accumulator."""
     prepared: DataFrame | None = field(default=None, repr=False)
     """Its input: key group, time, keys and values of each row."""
     packed: DataFrame | None = field(default=None, repr=False)
@@ -68,9 +66,9 @@ class BuiltStep:
         return f"holdfast_step_{self.number}"
 
 
-def register(plan: Any, metrics: Any) -> BuiltStep:
+def register(plan: Any) -> BuiltStep:
     """Remembers a step, so that it is found again by its mark."""
-    step = BuiltStep(next(_numbers), plan, metrics)
+    step = BuiltStep(next(_numbers), plan)
     _steps[step.number] = step
     return step
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from holdfast.engine.backends.choice import backend_name, backend_of, backend_problems
-from holdfast.engine.metrics.step import StepMetrics
 from holdfast.engine.stored.manifest import Evolution, make_manifest
 from holdfast.errors import InvalidStep
 from holdfast.model.functions.dofn import DoFn
@@ -26,11 +26,11 @@ from holdfast.model.time.timers import TimeDomain
 from holdfast.model.windows.ready import FixedWindows, GlobalWindows
 from holdfast.spark.session.settings import memory_budget_bytes, required_problems
 from holdfast.spark.stages.bounded import bounded_run
-from holdfast.spark.stages.metrics import MetricsParam
+from holdfast.spark.stages.metrics import observed
 from holdfast.spark.stages.pack import PACKED_SCHEMA, pack_function
 from holdfast.spark.stages.panes import PaneLayout
 from holdfast.spark.stages.plan import Reader, StepPlan
-from holdfast.spark.stages.processor import OUTPUT_SCHEMA, StepProcessor, transformed, with_batch_time
+from holdfast.spark.stages.processor import OUTPUT_SCHEMA, REPORT_TAG, StepProcessor, transformed, with_batch_time
 from holdfast.spark.stages.unpack import Outputs, unpack
 from holdfast.spark.steps.initial_state import initial_blobs, initial_problems
 from holdfast.spark.steps.lineage import analyzed, has_watermark, register, steps_above, tasks_vary
@@ -234,10 +234,9 @@ def outputs_of(
     """Puts the stages together. `several`: whether outputs were named, so that they come by tag. `lift` combines elements in
     the pack stage. `initial` gives the blobs to begin with, for a slot."""
     spark = source.df.sparkSession
-    metrics = spark.sparkContext.accumulator(StepMetrics(), MetricsParam())
     main_first = {tag: schemas[tag] for tag in sorted(schemas, key=lambda tag: tag != MAIN_TAG)}
     # A step over a batch has no state in a checkpoint, whatever query its rows go into.
-    built = register(plan, metrics) if source.df.isStreaming else None
+    built = register(plan) if source.df.isStreaming else None
     name = "holdfast_bounded_step" if built is None else built.mark
     pack = pack_function(plan.key_groups, name, lift, by_content=tasks_vary(analyzed(source.df)))
     prepared = source.prepared(plan.key_groups, plan.parallel_over)
@@ -249,12 +248,12 @@ def outputs_of(
         if time_mode == "None":
             packed = with_batch_time(packed)
         grouped = packed.groupBy("label")
-        processor = StepProcessor(plan, metrics)
-        results = transformed(grouped, processor, OUTPUT_SCHEMA, time_mode=time_mode, initial=begun_with)
+        rows = transformed(grouped, StepProcessor(plan), OUTPUT_SCHEMA, time_mode=time_mode, initial=begun_with)
+        results = observed(rows, built.mark, F.col("tag") == REPORT_TAG)
         built.prepared, built.packed, built.source = prepared, results, source
         built.lift, built.initial, built.schemas = lift, initial, main_first
     else:
-        results = packed.groupBy("label").applyInArrow(bounded_run(plan, metrics), OUTPUT_SCHEMA)
+        results = packed.groupBy("label").applyInArrow(bounded_run(plan), OUTPUT_SCHEMA)
         if len(schemas) > 1:
             results = results.persist()
     frames = {

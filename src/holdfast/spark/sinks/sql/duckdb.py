@@ -65,7 +65,7 @@ class DuckDB(SqlSink):
             problems.append(f"{str(path)!r} is a database that is lost with each connection; give a file.")
         self._retry_seconds = retry_seconds(retry_for, problems)
         if problems:
-            raise InvalidStep("sink", problems)
+            raise InvalidStep.of("DuckDB", problems)
         self.path = str(path)
 
     def _transact(self, work: Callable[[Database], Given], *, keep: bool = True) -> Given:

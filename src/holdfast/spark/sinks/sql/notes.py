@@ -12,6 +12,9 @@
 Invariants
 - A micro-batch's rows and its note are written in one transaction.
 - No two notes have the same sink, query and number; the primary key sees to it, even if no lock did.
+- A note is kept for as long as it is of use. The last one of a query tells whether a micro-batch comes again. The last one
+  with rows that are not marked tells from where on there are none. Each one with marked rows is the only way to find these,
+  if ever a savepoint is restored that is older than they are. All others are removed when the next one is added.
 """
 
 from __future__ import annotations
@@ -75,12 +78,25 @@ class Notes:
         )
         return [Note(*row) for row in found]
 
-    def add(self, info: BatchInfo, batch_column: str | None, row_count: int) -> None:
+    def add(self, info: BatchInfo, batch_column: str | None, row_count: int, *, is_upserted: bool = False) -> Note:
+        """Notes a micro-batch, in the place of notes that are of no use beside it."""
+        # At most two before it can be: the last one, and the last one with rows that are not marked.
+        before = f"SELECT batch_id FROM {self._table.sql} WHERE sink = $1 AND query_id = $2 ORDER BY batch_id DESC LIMIT 2"
+        useless = "row_count = 0"
+        if is_upserted:
+            useless = "true"
+        elif row_count and batch_column is None:
+            useless += " OR batch_column IS NULL"
+        self._database.run(
+            f"DELETE FROM {self._table.sql} WHERE sink = $1 AND query_id = $2 AND batch_id IN ({before}) AND ({useless})",
+            *(self._sink, info.query_id),
+        )
         self._database.run(
             f"INSERT INTO {self._table.sql} (sink, query_id, batch_id, plan, id, batch_column, row_count)"
             " VALUES ($1, $2, $3, $4, CAST($5 AS uuid), $6, $7)",
             *(self._sink, info.query_id, info.batch_id, info.plan, self.id_of(info), batch_column, row_count),
         )
+        return Note(info.batch_id, info.plan, batch_column, row_count)
 
     def remove_marked(self, target: Table, column: str, info: BatchInfo) -> None:
         """Removes the rows of a query's micro-batches from one on; `column` has their ids."""

@@ -68,7 +68,7 @@ class Postgres(SqlSink):
         problems = [*self._problems(), *access_problems(conninfo, password_env, password_file)]
         self._retry_seconds = retry_seconds(retry_for, problems)
         if problems:
-            raise InvalidStep("sink", problems)
+            raise InvalidStep.of("Postgres", problems)
         self._access = PostgresAccess(conninfo, password_env, password_file)
         self._place: Hashable = ("postgres", self._access.shown, self.table)
 

@@ -22,6 +22,7 @@ from holdfast.spark.sinks.sql.database import Database, Table, quoted
 from holdfast.spark.sinks.sql.notes import NOTES, Note, Notes
 from holdfast.spark.sinks.sql.target import Target
 from holdfast.spark.sinks.sql.upserts import UPSERTS, Upserts
+from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession
 from holdfast.spark.sinks.upsert import Upsert
 from holdfast.spark.types.arrow import arrow_schema
 
@@ -43,11 +44,13 @@ class SqlSink(Sink):
         self._batch_column = batch_column
         self._take_over = take_over
         self._may_take_over = take_over
-        """Only the first micro-batch after `open` takes over: whatever comes later and does not fit is no rollback."""
+        """Only the first micro-batch takes over: whatever comes later and does not fit is no rollback. A job that is started
+        again after a failure uses the same sink, and does not take over once more."""
         self._last_at_open: list[Note] | None = None
         """The last micro-batch of this query when `open` was called, if there was one. What others have written since, a
         driver that took this one for dead, is not taken over."""
         self._upsert: Upsert | None = None
+        self._succession = Succession()
 
     @abc.abstractmethod
     def _transact(self, work: Callable[[Database], Given], *, keep: bool = True) -> Given:
@@ -60,13 +63,15 @@ class SqlSink(Sink):
 
     def upserting(self: Own, upsert: Upsert) -> Own:
         if self._batch_column is not None:
-            raise InvalidStep("sink", ["batch_column is for rows that are appended; leave it out when upserting."])
+            raise InvalidStep.of_sink(self, ["batch_column is for rows that are appended; leave it out when upserting."])
         same = copy.copy(self)
         same._upsert = upsert
+        same._succession = Succession()
         return same
 
     def open(self, spark: SparkSession, schema: StructType, query_id: str | None) -> None:
-        self._may_take_over = self._take_over
+        self._may_take_over = self._take_over and not self._succession.has_begun(query_id)
+        self._succession.start_again()
         nothing = arrow_schema(schema).empty_table()
         self._check_names(nothing.schema)
         self._last_at_open = self._transact(lambda database: self._begin(database, nothing.schema, query_id))
@@ -78,19 +83,23 @@ class SqlSink(Sink):
         self._check_names(table.schema)
         if self._upsert is not None:
             table = self._upsert.newest(table)
-        self._transact(lambda database: self._write(database, table, info))
+        last = self._transact(lambda database: self._write(database, table, info))
         self._may_take_over = False
+        self._succession.wrote(info.query_id, last)
 
-    def _write(self, database: Database, rows: pa.Table, info: BatchInfo) -> None:
+    def _write(self, database: Database, rows: pa.Table, info: BatchInfo) -> Note:
+        """Writes a micro-batch, unless it is there; returns its note."""
         # The rows take the longest; until they are there, others may write.
         staged = database.stage(rows, self._key)
         target = self._prepare(database, rows.schema, info.query_id)
         notes = Notes(database, self.table)
         if self._upsert is not None and self._upserts(database).claim(info.query_id):
             notes.forget_all()
-        if not self._is_written(database, notes, info):
-            target.put(staged, rows.num_rows, notes.id_of(info))
-            notes.add(info, self._mark, rows.num_rows)
+        written = self._written(database, notes, info)
+        if written is not None:
+            return written
+        target.put(staged, rows.num_rows, notes.id_of(info))
+        return notes.add(info, self._mark, rows.num_rows, is_upserted=self._upsert is not None)
 
     def _begin(self, database: Database, schema: pa.Schema, query_id: str | None) -> list[Note]:
         """Makes sure that rows can be written; returns the last micro-batch of this query."""
@@ -123,20 +132,24 @@ class SqlSink(Sink):
         target.check()
         return target
 
-    def _is_written(self, database: Database, notes: Notes, info: BatchInfo) -> bool:
-        """Whether a micro-batch has been written. If its number was, by another plan, the checkpoint was rolled back."""
-        noted = notes.since(info)
-        if not noted:
-            return False
-        last = noted[-1]
-        if last.batch_id == info.batch_id and (last.plan == info.plan or not last.plan or not info.plan):
-            return True
-        if not self._may_take_over or self._last_at_open not in (None, [last]):
+    def _written(self, database: Database, notes: Notes, info: BatchInfo) -> Note | None:
+        """The note of a micro-batch that has been written. If its number was, by another plan, the checkpoint was rolled
+        back: then later ones are removed, or it is an error."""
+        found = notes.last(info.query_id)
+        if not found:
+            return None
+        [last] = found
+        if last.batch_id < info.batch_id:
+            self._succession.check(self, info, last.batch_id, last, lambda: _is_same(last.plan, info.planned(last.batch_id)))
+            return None
+        if last.batch_id == info.batch_id and _is_same(last.plan, info.plan):
+            return last
+        if not self._may_take_over or self._last_at_open not in (None, found):
             raise self._taken_back(last.batch_id, info)
         if self._upsert is None:
-            self._remove_rows(database, notes, noted, info)
+            self._remove_rows(database, notes, notes.since(info), info)
         notes.forget_since(info)
-        return False
+        return None
 
     def _remove_rows(self, database: Database, notes: Notes, noted: Sequence[Note], info: BatchInfo) -> None:
         marks = {note.batch_column for note in noted if note.row_count}
@@ -168,6 +181,9 @@ class SqlSink(Sink):
                     f"start once with {self._how}, batch_column={self._batch_column!r}, take_over=True), which removes the "
                     f"rows from {info.batch_id} on; or give another table"
                 )
+        if self._take_over:
+            detail += TAKEN_OVER
+            how = TAKE_OVER_AGAIN
         return SinkError(
             f"{self!r} has micro-batches up to {number} of this query, but another {info.batch_id} comes next.",
             detail=detail,
@@ -198,7 +214,7 @@ class SqlSink(Sink):
         if self._batch_column is not None and self._folded(self._batch_column) in names:
             problems.append(f"The rows have a column {self._batch_column!r}; give batch_column another name.")
         if problems:
-            raise InvalidStep("sink", problems)
+            raise InvalidStep.of_sink(self, problems)
 
     def _folded(self, name: str) -> str:
         return name
@@ -219,6 +235,11 @@ class SqlSink(Sink):
         if self._batch_column is not None:
             problems += self._name_problems(self._batch_column, "column")
         return problems
+
+
+def _is_same(plan: str, other: str) -> bool:
+    """Whether two plans are the same. What is unknown counts as the same."""
+    return plan == other or not plan or not other
 
 
 _NO_ID = "00000000-0000-0000-0000-000000000000"

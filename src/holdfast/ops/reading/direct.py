@@ -1,0 +1,102 @@
+"""State straight from the files of a checkpoint, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from holdfast.checkpoint.blob_reader import BlobChange, BlobReader
+from holdfast.checkpoint.files.choice import is_local
+from holdfast.checkpoint.labels import labels_of_slot
+from holdfast.checkpoint.layout import Checkpoint
+from holdfast.engine.stored.reading import Blobs
+from holdfast.errors import NeedsSpark
+from holdfast.ops.reading.keys import FoundKey, find_key
+from holdfast.ops.reading.steps import StepRef, by_step, fullest, only_step
+
+__all__ = ["DirectSource"]
+
+Row = tuple[Any, ...]
+_AT_ONCE_MAX = 64
+
+
+class DirectSource:
+    """A `StateSource` that needs no Spark. Raises NeedsSpark where only Spark can read."""
+
+    def __init__(self, place: Checkpoint) -> None:
+        if not is_local(place.path):
+            raise NeedsSpark(f"{place.path!r} is not a local path.")
+        self.place = place
+        self.reader = BlobReader(place)
+
+    def steps(self, batch: int) -> list[StepRef]:
+        only = only_step(self.place)
+        return self.all_steps(batch) if only is None else [only]
+
+    def all_steps(self, batch: int) -> list[StepRef]:
+        """Like `steps`; the state itself says which there are, even for a job with one step."""
+        found: list[StepRef] = []
+        for operator in self.place.operators():
+            if operator.is_a_step:
+                named = by_step(self.reader.manifests(operator.number, batch).values())
+                found += [StepRef(name, operator.number, fullest(manifests)) for name, manifests in named.items()]
+        return sorted(found, key=lambda step: step.name)
+
+    def find_key(self, step: StepRef, text: str) -> FoundKey:
+        return find_key(None, step, text)
+
+    def groups(self, step: StepRef, batch: int, label: int | None = None) -> Iterator[tuple[int, Blobs]]:
+        labels = sorted(step.labels) if label is None else [label]
+        # More and more at once: what is wanted may be in the first, and each time a whole partition's changelogs are read.
+        size = 1
+        while labels:
+            yield from sorted(self.reader.groups(step.operator, batch, labels[:size]))
+            labels, size = labels[size:], min(2 * size, _AT_ONCE_MAX)
+
+    def mapped(self, operator: int, batch: int, function: Callable[[int, Blobs], Iterable[Row]], schema: str) -> list[Row]:
+        return [row for label, blobs in self.reader.groups(operator, batch) for row in function(label, blobs)]
+
+    def compared(
+        self,
+        step: StepRef,
+        batches: tuple[int, int],
+        label: int | None,
+        function: Callable[[Blobs | None, Blobs | None], Iterable[Row]],
+        schema: str,
+    ) -> list[Row]:
+        rows: list[Row] = []
+        own = labels_of_slot(step.slot)
+        wanted = None if label is None else [label]
+        # The number of partitions may differ, so one side is held in memory, as it is stored.
+        before = {at: blobs for at, blobs in self.reader.groups(step.operator, batches[0], wanted) if at in own}
+        for at, after in self.reader.groups(step.operator, batches[1], wanted):
+            if at in own:
+                rows += function(before.pop(at, None), after)
+        for gone in before.values():
+            rows += function(gone, None)
+        return rows
+
+    def versions(self, step: StepRef, label: int | None) -> Iterator[tuple[int, dict[int, Blobs]]]:
+        """The first version is read whole, then each micro-batch's changelogs. A version without them, as after rescaling,
+        is read whole again."""
+        own = labels_of_slot(step.slot)
+        wanted = None if label is None else [label]
+        groups: dict[int, dict[str, bytes]] = {}
+        last = None
+        for batch in self.place.check_history():
+            if last != batch - 1 or not self.reader.has_changes(step.operator, batch):
+                found = self.reader.groups(step.operator, batch, wanted)
+                groups = {at: dict(blobs.items()) for at, blobs in found if at in own}
+            else:
+                for change in self.reader.changes(step.operator, batch, batch, wanted):
+                    if change.label in own:
+                        _apply(groups.setdefault(change.label, {}), change)
+            last = batch
+            yield batch, {at: Blobs(blobs) for at, blobs in groups.items() if blobs}
+
+
+def _apply(blobs: dict[str, bytes], change: BlobChange) -> None:
+    if change.blob is None:
+        blobs.pop(change.name, None)
+    else:
+        blobs[change.name] = change.blob

@@ -1,0 +1,1 @@
+"""Whether a job is well, judged by its history."""
