@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import io
 import sys
-import unicodedata
 
 import pytest
 
@@ -99,8 +98,7 @@ def test_values_and_names_have_no_power(content):
 @given(st.text(), st.sampled_from(["utf-8", "ascii", "latin-1", "cp1252"]))
 def test_any_text_on_any_terminal(content, encoding):
     told = printed((content, 1), encoding=encoding)
-    # Spaces of every kind are shown as they are.
-    assert all(sign.isprintable() or unicodedata.category(sign) == "Zs" for sign in told.replace("\n", ""))
+    assert all(line.isprintable() for line in told.split("\n"))
     assert len(told.split("\n")) == 5
 
 

@@ -28,9 +28,9 @@ from holdfast.model.time.timestamps import Duration, Timestamp
 __all__ = ["counted", "from_json", "key_to_text", "time_text", "to_json", "to_text", "visible"]
 
 _TEXT_MAX = 120
-_HIDDEN = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
+_HIDDEN = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs")
 """The categories of characters that a terminal obeys or does not show: controls, marks that change the direction of
-writing, characters without width, halves of characters, line ends."""
+writing, characters without width, halves of characters, line ends, and spaces that look like the plain one but are not."""
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters by category, but invisible."""
 
@@ -44,7 +44,7 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def _is_seen(letter: str) -> bool:
-    return unicodedata.category(letter) not in _HIDDEN and letter not in _FILLERS
+    return letter == " " or (unicodedata.category(letter) not in _HIDDEN and letter not in _FILLERS)
 
 
 def _escaped(letter: str) -> str:
