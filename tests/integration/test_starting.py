@@ -98,4 +98,4 @@ def test_a_session_is_watched_once(source, spark, monkeypatch):
 
 def test_a_spark_that_has_changed_is_told_and_what_to_do(spark):
     with pytest.warns(UserWarning, match=r"could not be given its settings .*hf\.Job\(\.\.\.\)"):
-        starting._Starts(spark).onQueryStarted(None)
+        starting._Starts(spark).started("no such query")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ from holdfast.engine.metrics.holding import Holding
 from holdfast.engine.metrics.step import StepMetrics
 from holdfast.spark.job.batch_records import StepHolding, batch_record
 from holdfast.spark.job.executed import was_executed
-from holdfast.spark.job.progress import ProgressLine
+from holdfast.spark.job.progress import Progress, ProgressLine
 from holdfast.spark.stages.metrics import distinct_reports, report_of
 
 
@@ -81,3 +82,16 @@ def test_names_of_metrics_that_are_no_text():
     told = report_of("step", 0, metrics, None, 0).encode()
     [found] = distinct_reports([told]).values()
     assert found.counted == {"own/\\ud800": 3}
+
+
+def test_rows_of_micro_batches_between_two_looks_are_counted():
+    shown = io.StringIO()
+    progress = Progress("job", shown)
+    reports = [report(number, {"addBatch": 1}, rows=10**number) for number in range(5)]
+    progress.begin("checkpoint")
+    progress.show(reports[1], lambda: reports[:2])
+    progress.show(reports[4], lambda: reports, final=True)
+    assert "  11,111 rows  " in shown.getvalue()
+    progress.begin("checkpoint")
+    progress.show(report(0, {"addBatch": 1}, rows=2), list, final=True)
+    assert "  11,113 rows  " in shown.getvalue()

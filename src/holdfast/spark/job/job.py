@@ -216,7 +216,7 @@ class Job:
             if not self._watch(query, deadline):
                 return False
             if not self._starts_again_after(query):
-                self._progress.show(query.lastProgress, final=True)
+                self._show_last(query)
                 break
         self._progress.close()
         self._end()
@@ -485,7 +485,10 @@ class Job:
         if report is None:
             self._progress.waiting(query.status["message"])
         else:
-            self._progress.show(report)
+            self._progress.show(report, lambda: query.recentProgress)
+
+    def _show_last(self, query: StreamingQuery) -> None:
+        self._progress.show(query.lastProgress, lambda: query.recentProgress, final=True)
 
     def _ask(self, how: Stop) -> None:
         if self._life.ask(how):

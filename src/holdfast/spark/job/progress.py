@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from holdfast.engine.stored.readable import visible
@@ -24,11 +25,23 @@ class ProgressLine:
         self.rows = 0
         self._batch: int | None = None
 
-    def text(self, report: Any) -> str:
-        """The line for one of Spark's reports, which may come more than once."""
-        if report.batchId != self._batch and was_executed(report):
+    def begin(self) -> None:
+        """Prepares for the reports of another query."""
+        self._batch = None
+
+    def lacks(self, report: Any) -> bool:
+        """Whether reports before this one may not have been counted."""
+        return self._batch is None or report.batchId > self._batch + 1
+
+    def count(self, report: Any) -> None:
+        """Adds the rows of one of Spark's reports, which may come more than once, but in their order."""
+        if was_executed(report) and (self._batch is None or report.batchId > self._batch):
             self._batch = report.batchId
             self.rows += report.numInputRows
+
+    def text(self, report: Any) -> str:
+        """The line for one of Spark's reports, whose rows are counted."""
+        self.count(report)
         seconds = (report.batchDuration or 0) / 1000
         rate = report.numInputRows / seconds if seconds else 0.0
         parts = [f"{self._name}: batch {report.batchId}", f"{rate:,.0f} rows/s", f"{self.rows:,} rows"]
@@ -77,6 +90,7 @@ class Progress:
         """Announces that a query is about to start."""
         self._begun_at = time.monotonic()
         self._shown_at = self._begun_at
+        self._line.begin()
         self.note(f"{self._name}: starting from {checkpoint}")
 
     def waiting(self, doing: str) -> None:
@@ -87,10 +101,15 @@ class Progress:
         self._shown_at = now
         self._line_of(f"{self._name}: before the first micro-batch, {now - self._begun_at:.0f} s  {doing}")
 
-    def show(self, report: Any, final: bool = False) -> None:
-        """Shows a new report: at once on a terminal, else every few seconds."""
+    def show(self, report: Any, recent: Callable[[], Iterable[Any]], final: bool = False) -> None:
+        """Shows a new report: at once on a terminal, else every few seconds. `recent` gives the last ones: micro-batches may
+        be shorter than the time between two looks."""
         if not self._enabled or report is None or (report.batchId, report.timestamp) == self._shown:
             return
+        if self._line.lacks(report):
+            for earlier in recent():
+                if earlier.batchId < report.batchId:
+                    self._line.count(earlier)
         text = self._line.text(report)
         if not self._terminal and not final and time.monotonic() - self._shown_at < _PLAIN_SECONDS:
             return

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.checkpoint.files.choice import Files, files_of, join
@@ -27,6 +27,7 @@ from holdfast.engine.stored.readable import visible
 from holdfast.spark.errors.failures import first_cause
 from holdfast.spark.job.batch_records import StepHolding, batch_record
 from holdfast.spark.job.executed import was_executed
+from holdfast.spark.session.listening import Listener, listen
 from holdfast.spark.stages.metrics import reports_of
 from holdfast.watch.history import History, HistoryFile, read_history
 from holdfast.watch.outlets.dispatch import Dispatch
@@ -73,13 +74,12 @@ class Recorder:
         """Runs that have ended; their reports come too late."""
         self._taken: int | None = None
         """The last micro-batch of the present query that was taken."""
-        self._listener: _Listener | None = None
-        self._spark: SparkSession | None = None
+        self._end_listening: Callable[[], None] | None = None
 
     def begin(self, spark: SparkSession, checkpoint: str, key_groups: Mapping[str, int], committed: int | None) -> None:
         """Prepares for a query. `key_groups` has the steps, `committed` is the micro-batch that it goes on from."""
         with self._turn:
-            self._spark, self._query, self._taken, self.last, self._begun = spark, None, None, None, True
+            self._query, self._taken, self.last, self._begun = None, None, None, True
             self._holdings = {name: StepHolding(count, began_empty=committed is None) for name, count in key_groups.items()}
             for name in key_groups:
                 self.metrics.setdefault(name, StepMetrics())
@@ -95,9 +95,8 @@ class Recorder:
                 self._cannot_keep(error)
             self._dispatch.begin(history)
             self._record(EventRecord("started", _now_ms(), batch=committed, job=self._job))
-            if self._listener is None:
-                self._listener = _Listener(self)
-                spark.streams.addListener(self._listener)
+            if self._end_listening is None:
+                self._end_listening = listen(spark, _Reports(self))
 
     def watch(self, query: StreamingQuery) -> None:
         """Says which query it is, once it has started. Its first report may have come before."""
@@ -149,10 +148,9 @@ class Recorder:
     def _end(self, failure: str | None) -> None:
         with self._turn:
             self.catch_up()
-            if self._listener is not None and self._spark is not None:
-                with contextlib.suppress(Exception):
-                    self._spark.streams.removeListener(self._listener)
-            self._listener = None
+            if self._end_listening is not None:
+                self._end_listening()
+            self._end_listening = None
             if not self._begun:
                 return
             self._begun = False
@@ -202,23 +200,17 @@ class Recorder:
             _LOG.warning("The history of the job %r cannot be kept: %s", self._job, visible(str(error)))
 
 
-class _Listener(StreamingQueryListener):
+class _Reports(Listener):
     """Brings the reports of the recorder's query."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def onQueryStarted(self, event: Any) -> None:
-        pass
+    def reported(self, report: StreamingQueryProgress) -> None:
+        self._recorder.take(report)
 
-    def onQueryProgress(self, event: Any) -> None:
-        self._recorder.take(event.progress)
-
-    def onQueryIdle(self, event: Any) -> None:
-        pass
-
-    def onQueryTerminated(self, event: Any) -> None:
-        self._recorder.ended(str(event.runId))
+    def ended(self, run_id: str) -> None:
+        self._recorder.ended(run_id)
 
 
 def _state_is_newer(files: Files, checkpoint: str, last: BatchRecord | None) -> bool:

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from typing import Any
 
 import pyspark
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
 
+from holdfast.spark.session.listening import Listener, listen
 from holdfast.spark.session.settings import lacking_settings
 from holdfast.spark.session.versions import is_known_version
 from holdfast.spark.steps.lineage import steps_in
@@ -35,46 +33,20 @@ def watch_starts(spark: SparkSession) -> None:
     """Watches for queries started in this session from now on."""
     if spark not in _watched:
         _watched.add(spark)
-        spark.streams.addListener(_Starts(spark))
+        listen(spark, _Starts(spark))
 
 
-class _Starts(StreamingQueryListener):
-    """Called at every start of a query."""
+class _Starts(Listener):
+    """Prepares every query that starts."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    @property
-    def _jlistener(self) -> Any:
-        return SparkContext._jvm.PythonStreamingQueryListenerWrapper(_OnlyStarts(self))  # type: ignore[union-attr]
-
-    def onQueryStarted(self, event: Any) -> None:
+    def started(self, query_id: str) -> None:
         try:
-            _prepare(self._spark, str(event.id))
+            _prepare(self._spark, query_id)
         except Exception as error:
             warnings.warn(_advice(error), stacklevel=2)
-
-    def onQueryProgress(self, event: Any) -> None:
-        """Nothing."""
-
-    def onQueryIdle(self, event: Any) -> None:
-        """Nothing."""
-
-    def onQueryTerminated(self, event: Any) -> None:
-        """Nothing."""
-
-
-class _OnlyStarts(JStreamingQueryListener):
-    """Called by Spark's JVM. PySpark's own listener reads each progress report, call by call, before it passes it on."""
-
-    def onQueryProgress(self, jevent: Any) -> None:
-        """Nothing."""
-
-    def onQueryIdle(self, jevent: Any) -> None:
-        """Nothing."""
-
-    def onQueryTerminated(self, jevent: Any) -> None:
-        """Nothing."""
 
 
 def _prepare(spark: SparkSession, query_id: str) -> None:
