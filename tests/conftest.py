@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -15,6 +16,7 @@ import scheduling
 import services
 import tiers
 from holdfast import ops
+from holdfast.engine.state.key_group import KeyGroupState
 from holdfast.errors import HoldfastError
 from services.browser import browser  # noqa: F401
 from services.postgres import postgres, postgres_server  # noqa: F401
@@ -67,6 +69,23 @@ def pytest_collection_modifyitems(config, items):
         (kept if tiers.is_in_tier(tier, marks) else left_out).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept
+
+
+@pytest.fixture(autouse=True, scope="session")
+def changes_are_in_active_windows():
+    """A commit stores what changed in the windows that are active. So in all tests, nothing may have changed elsewhere."""
+    settle = KeyGroupState.settle
+
+    def checked(state):
+        active = {id(window) for window in state.active_windows()}
+        for window in state.windows.values():
+            if id(window) not in active:
+                assert not any(table.changes for table in window.tables), f"{window.window} was changed, but is not active"
+                assert window.counted == window.entries()
+        settle(state)
+
+    with mock.patch.object(KeyGroupState, "settle", checked):
+        yield
 
 
 def pytest_collection_finish(session):

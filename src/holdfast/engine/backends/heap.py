@@ -15,11 +15,13 @@ import time
 from collections.abc import Iterator, Sequence
 
 from holdfast.engine.backends.protocol import Commit, Due, Limiting, Part, Schedule
+from holdfast.engine.log.blob import Blob
 from holdfast.engine.log.chain import HEAD, SnapshotOptions, append, delta_name, missed, read_head, segment_name, whole
 from holdfast.engine.log.head import Head
 from holdfast.engine.log.sections import apply_sections, delta_sections, section_bytes, segments
 from holdfast.engine.log.store import BlobStore
 from holdfast.engine.metrics.holding import Holding, Recount
+from holdfast.engine.state.following import Follower
 from holdfast.engine.state.key_group import KeyGroupState, Layout
 from holdfast.engine.state.memory import MemoryMeter
 from holdfast.engine.state.sweeping import sweep_budget
@@ -65,14 +67,7 @@ class HeapBackend:
             if behind is None:
                 self._load(store, head)
             else:
-                for blob in behind:
-                    self._meter.wrote(section_bytes(blob.sections))
-                    apply_sections(self._state, blob.sections, delta_name(blob.sequence))
-                self._state.reindex()
-                if self._head.last:
-                    self.catch_ups += 1
-                else:
-                    self.loads += 1
+                self._catch_up(behind)
         self._head = head
         self._token = None
         self._state.bundle = head.last + 1
@@ -132,6 +127,20 @@ class HeapBackend:
         windows = self._state.windows.values()
         keys = sum(max((len(table.values) for table in window.tables), default=0) for window in windows)
         return keys, sum(map(len, self._state.indexes.values())), len(windows)
+
+    def _catch_up(self, behind: Sequence[Blob]) -> None:
+        """Applies the deltas that the copy has missed."""
+        is_empty = not self._head.last
+        follower = None if is_empty else Follower(self._state)
+        for blob in behind:
+            self._meter.wrote(section_bytes(blob.sections))
+            apply_sections(self._state, blob.sections, delta_name(blob.sequence), follower)
+        if follower is None:
+            self._state.reindex()
+            self.loads += 1
+        else:
+            follower.finish()
+            self.catch_ups += 1
 
     def _load(self, store: BlobStore, head: Head) -> None:
         """Reads everything: the snapshot, then the deltas after it."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from holdfast.engine.log.blob import DROP_KEYS, DROP_WINDOW, NOTE, Section
+from holdfast.engine.state.following import Follower
 from holdfast.engine.state.key_group import KeyGroupState, WindowState, undeclared
 from holdfast.engine.state.keys import decode_slots, encode_slots
 from holdfast.engine.tables.base import Rows, Slot
@@ -24,8 +25,7 @@ def delta_sections(state: KeyGroupState) -> list[Section]:
     """What changed since the last commit. Windows are in the order of their bytes, so the same change has the same bytes."""
     sections = [Section(data, "", DROP_WINDOW, b"", []) for data in sorted(state.dropped)]
     sections += [dropped_keys(data, state.evicted[data]) for data in sorted(state.evicted)]
-    for data in sorted(state.windows):
-        window = state.windows[data]
+    for window in state.active_windows():
         for spec, table in zip(state.layout.specs, window.tables, strict=True):
             if table.changes:
                 sections.extend(_section(window, spec.name, rows) for rows in table.delta())
@@ -70,11 +70,11 @@ def _section(window: WindowState, cell: str, rows: Rows) -> Section:
     return Section(window.data, cell, rows.operation, encode_slots(rows.keys), rows.columns)
 
 
-def apply_sections(state: KeyGroupState, sections: list[Section], name: str) -> None:
-    """Applies the sections of the blob `name` to a committed state."""
+def apply_sections(state: KeyGroupState, sections: list[Section], name: str, follower: Follower | None = None) -> None:
+    """Applies the sections of the blob `name` to a committed state. Without a follower its indexes must be made anew."""
     for section in sections:
         try:
-            _apply(state, section, name)
+            _apply(state, section, name, follower)
         except _MISFITS as error:
             raise CorruptState(
                 f"The stored blob {name!r} does not fit the state before it: {error}",
@@ -83,15 +83,20 @@ def apply_sections(state: KeyGroupState, sections: list[Section], name: str) -> 
             ) from error
 
 
-def _apply(state: KeyGroupState, section: Section, name: str) -> None:
+def _apply(state: KeyGroupState, section: Section, name: str, follower: Follower | None) -> None:
     if section.operation == DROP_WINDOW:
-        state.windows.pop(section.window, None)
+        if follower is not None:
+            follower.window_dropped(section.window)
+        state.discard(section.window)
         return
     if section.operation == NOTE:
         return
     if section.operation == DROP_KEYS:
         if section.window in state.windows:
-            state.windows[section.window].forget(decode_slots(section.keys))
+            window, slots = state.window_of(section.window), decode_slots(section.keys)
+            if follower is not None:
+                follower.keys_dropped(window, slots)
+            window.forget(slots)
         return
     position = state.layout.positions.get(section.cell)
     if position is None and section.cell.startswith("~"):
@@ -101,5 +106,7 @@ def _apply(state: KeyGroupState, section: Section, name: str) -> None:
         conflict = undeclared(section.cell, state.layout)
         conflict.detail = f"It was found in the blob {name!r}."
         raise conflict
-    table = state.window_of(section.window).tables[position]
-    table.apply(Rows(section.operation, decode_slots(section.keys), section.columns))
+    window, slots = state.window_of(section.window), decode_slots(section.keys)
+    if follower is not None:
+        follower.changing(window, position, slots)
+    window.tables[position].apply(Rows(section.operation, slots, section.columns))

@@ -113,7 +113,7 @@ class Limiter:
         if self.limits.diverts:
             return
         most = self.limits.max_bytes_per_key
-        for window in state.windows.values():
+        for window in state.active_windows():
             for table in window.tables:
                 if most is not None and table.changes:
                     sizes = ledger.sizes
@@ -134,6 +134,7 @@ class Limiter:
             for table in self._bags_of(window):
                 assert self.limits.max_bag_size is not None
                 shortened_slots = [slot for slot in found if self._is_too_full(table, slot)]
+                window.activate()
                 for slot in shortened_slots:
                     self.metrics.elements_evicted += table.shorten(slot, self.limits.max_bag_size)
                 ledger.measure(state, window.data, shortened_slots)

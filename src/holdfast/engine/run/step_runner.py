@@ -307,6 +307,7 @@ class StepRunner:
     def bind(self, window: WindowState) -> None:
         """Points all cells and timers at the tables of a window."""
         self.window = window
+        window.activate()
         tables = window.tables
         for cell, table in zip(self.cells, tables, strict=False):
             cell.attach(table)
@@ -331,6 +332,7 @@ class StepRunner:
 
     def held_cell(self, window: WindowState) -> OrderedListCell:
         assert self._held is not None
+        window.activate()
         self._held.attach(window.held)
         return self._held
 

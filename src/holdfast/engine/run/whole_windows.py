@@ -117,12 +117,7 @@ class WholeWindowRunner:
 
     def next_event(self, state: KeyGroupState) -> int | None:
         """When the watermark next matters, in microseconds."""
-        due = [
-            self.window_due(int(window.window.end.micros), window.expiry, window.fired)
-            for window in state.windows.values()
-            if not isinstance(window.window, GlobalWindow)
-        ]
-        return min(due, default=None)
+        return min((due for due in (state.next_end(), state.next_expiry()) if due is not None), default=None)
 
     def window_due(self, end: int, expiry: int, fired: bool) -> int:
         """When the watermark next matters to a window."""
@@ -154,8 +149,7 @@ class WholeWindowRunner:
 
     def _pass(self, state: KeyGroupState, watermark: int) -> None:
         """Outputs the results of windows that have ended, and drops expired ones."""
-        ended = [window for window in state.windows.values() if window.window.end.micros <= watermark]
-        for window in sorted(ended, key=_order):
+        for window in sorted(_ended(state, watermark), key=_order):
             is_last = window.expiry <= watermark
             if not window.fired:
                 self._give_in_time(window, is_last=is_last)
@@ -256,6 +250,19 @@ class WholeWindowRunner:
         size = self._window_fn.size_micros
         for start, positions in zip(distinct.tolist(), np.split(indexes[order], firsts[1:]), strict=True):
             yield IntervalWindow._of_micros(start, start + size), positions.tolist()
+
+
+def _ended(state: KeyGroupState, watermark: int) -> list[WindowState]:
+    """The windows that have ended and not given their results, and those that expire."""
+    ended = {window.data: window for window in state.take_ended(watermark)}
+    while (expiry := state.next_expiry()) is not None and expiry <= watermark:
+        window = state.take_expired()
+        ended[window.data] = window
+    if watermark >= MAX_TIMESTAMP.micros:
+        # The global window ends with the input.
+        whole = (window for window in state.windows.values() if isinstance(window.window, GlobalWindow))
+        ended |= {window.data: window for window in whole}
+    return list(ended.values())
 
 
 def _order(window: WindowState) -> tuple[int, bytes]:

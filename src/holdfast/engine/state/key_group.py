@@ -59,7 +59,8 @@ class Layout:
             specs.append(OrderedListStateSpec("~held", value_coder or default_coder()))
         self.panes: int | None = None
         grouping = step.grouping
-        if grouping is not None and grouping.keeps_whole_windows and step.windowing.allowed_lateness.micros:
+        self.gives_whole_windows = grouping is not None and grouping.keeps_whole_windows
+        if self.gives_whole_windows and step.windowing.allowed_lateness.micros:
             self.panes = len(specs)
             specs.append(ValueStateSpec("~panes", VarIntCoder()))
         self.stamps: dict[int, int] = {}
@@ -92,7 +93,7 @@ class Layout:
 class WindowState:
     """The tables of one window."""
 
-    __slots__ = ("data", "expiring", "expiry", "fired", "indexes", "layout", "tables", "window")
+    __slots__ = ("_active", "counted", "data", "expiring", "expiry", "fired", "indexes", "layout", "tables", "window")
 
     def __init__(
         self,
@@ -102,6 +103,7 @@ class WindowState:
         expiry: int,
         indexes: dict[TimeDomain, TimerIndex],
         expiring: dict[bool, ExpiryIndex],
+        active: dict[bytes, WindowState],
     ) -> None:
         self.layout = layout
         self.window: Any = window
@@ -110,9 +112,20 @@ class WindowState:
         """When its state is dropped, in microseconds of event time."""
         self.indexes = indexes
         self.expiring = expiring
+        self._active = active
+        self.counted = 0
+        """Its share of the entries that its state has counted."""
         self.fired = False
         """In an aggregation: whether all keys have given their on-time result. A fresh worker has to find out."""
         self.tables: list[Table] = [make_table(spec) for spec in layout.specs]
+
+    def activate(self) -> None:
+        """Must be called before anything is changed in a window that `KeyGroupState.window` has not given in this bundle."""
+        self._active[self.data] = self
+
+    def entries(self) -> int:
+        """The number of entries in all of its tables."""
+        return sum(len(table.values) for table in self.tables)
 
     @property
     def seen(self) -> ValueTable:
@@ -184,11 +197,18 @@ class WindowState:
 
 
 class KeyGroupState:
-    """All windows of a key group."""
+    """All windows of a key group.
+
+    Invariant: what differs from the last commit is in `dropped`, `evicted` and the windows that are active. So a commit
+    looks at those alone, however many windows are open.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.windows: dict[bytes, WindowState] = {}
+        self._active: dict[bytes, WindowState] = {}
+        self._counted = 0
+        """Entries in all windows, but for what has changed in active ones."""
         self.indexes = {domain: TimerIndex() for domain in DOMAINS}
         self.expiring = {in_event_time: ExpiryIndex() for in_event_time in (False, True)}
         """Cells with a time to live, by kind of time."""
@@ -201,49 +221,79 @@ class KeyGroupState:
         self.ledger: Ledger | None = None
         """How much state there is, if anything needs to know."""
         self._expiries: list[tuple[int, bytes]] = []
+        self._ends: list[tuple[int, bytes]] = []
+        """The ends of windows that may have yet to give their results, where results are given window by window."""
         self._window_fn = layout.step.windowing.window_fn
-        self._lateness = layout.step.windowing.allowed_lateness.micros
+        self.lateness = layout.step.windowing.allowed_lateness.micros
 
     def window(self, window: BoundedWindow) -> WindowState:
-        """The state of a window, created if needed."""
+        """The state of a window, created if needed, and active."""
         data = self._window_fn.encode_window(window)
-        return self.windows.get(data) or self._make(window, data)
+        return self._activated(self.windows.get(data) or self._make(window, data))
 
     def nowhere(self) -> WindowState:
         """A window outside this state, for cells between bundles."""
-        return WindowState(self.layout, None, b"", 0, self.indexes, self.expiring)
+        return WindowState(self.layout, None, b"", 0, self.indexes, self.expiring, {})
 
     def window_of(self, data: bytes) -> WindowState:
         """The same by the window's bytes."""
-        return self.windows.get(data) or self._make(self._window_fn.decode_window(data), data)
+        return self._activated(self.windows.get(data) or self._make(self._window_fn.decode_window(data), data))
+
+    def _activated(self, window: WindowState) -> WindowState:
+        self._active[window.data] = window
+        return window
+
+    def active_windows(self) -> list[WindowState]:
+        """The windows that may have changed since the last commit, in the order of their bytes."""
+        # One that was dropped may have been activated after that.
+        return [window for data, window in sorted(self._active.items()) if self.windows.get(data) is window]
+
+    @property
+    def entries(self) -> int:
+        """The number of entries in all tables."""
+        return self._counted + sum(window.entries() - window.counted for window in self.active_windows())
 
     def _make(self, window: BoundedWindow, data: bytes) -> WindowState:
         expiry = self.expiry_of(window)
-        state = WindowState(self.layout, window, data, expiry, self.indexes, self.expiring)
+        state = WindowState(self.layout, window, data, expiry, self.indexes, self.expiring, self._active)
         self.windows[data] = state
         if not isinstance(window, GlobalWindow):
             # The global window has no end.
             heapq.heappush(self._expiries, (expiry, data))
             if len(self._expiries) > 2 * len(self.windows) + _STALE_MIN:
                 # Most entries are of windows that were dropped otherwise, or are duplicates.
-                self._expiries = sorted(set(self._expiries).intersection(self._all_expiries()))
+                self._expiries = sorted({(window.expiry, data) for data, window in self.windows.items()})
+            if self.layout.gives_whole_windows:
+                heapq.heappush(self._ends, (int(window.end.micros), data))
         return state
-
-    def _all_expiries(self) -> Iterator[tuple[int, bytes]]:
-        return ((window.expiry, data) for data, window in self.windows.items())
 
     def expiry_of(self, window: BoundedWindow) -> int:
         """When the watermark ends a window: its end plus the allowed lateness."""
-        return int(window.end.micros) + self._lateness
+        return int(window.end.micros) + self.lateness
 
     def take_expired(self) -> WindowState:
         """The next window to expire; `next_expiry` has said that there is one."""
         _, data = heapq.heappop(self._expiries)
-        return self.windows[data]
+        return self._activated(self.windows[data])
+
+    def next_end(self) -> int | None:
+        """The end of the next window that has not given its results, where results are given window by window."""
+        while self._ends and self._is_over(self._ends[0][1]):
+            heapq.heappop(self._ends)
+        return self._ends[0][0] if self._ends else None
+
+    def take_ended(self, watermark: int) -> Iterator[WindowState]:
+        """The windows that have ended and not given their results. Each is given once: it must give them now."""
+        while (end := self.next_end()) is not None and end <= watermark:
+            yield self._activated(self.windows[heapq.heappop(self._ends)[1]])
+
+    def _is_over(self, data: bytes) -> bool:
+        window = self.windows.get(data)
+        return window is None or window.fired
 
     def drop(self, window: WindowState) -> None:
         """Forgets a window and everything in it."""
-        self._remove(window.data)
+        self.discard(window.data)
         if any(table.values or table.changes for table in window.tables):
             self.dropped.append(window.data)
 
@@ -251,13 +301,14 @@ class KeyGroupState:
         """Removes everything a key has: its cells and timers in all windows."""
         for data, window in self.windows.items():
             if any(slot in table.values or slot in table.changes for table in window.tables):
-                self._unschedule(window, slot)
+                window.activate()
+                self.unschedule(window, slot)
                 for table in window.tables:
                     table.values.pop(slot, None)
                     table.changes.pop(slot, None)
                 self.evicted.setdefault(data, []).append(slot)
 
-    def _unschedule(self, window: WindowState, slot: Slot) -> None:
+    def unschedule(self, window: WindowState, slot: Slot) -> None:
         """Removes everything that is due for a key in a window."""
         for entry, _ in window.pending(slot):
             self.indexes[self.layout.domains[entry.timer]].leave(entry)
@@ -275,9 +326,9 @@ class KeyGroupState:
         return min(ages, default=self.bundle)
 
     def reindex(self) -> None:
-        """Rebuilds the index of timers from the cells after loading."""
+        """Rebuilds the indexes from the cells after loading."""
         self.ledger = None
-        self._forget_empty_windows()
+        self.forget_empty_windows()
         self.indexes.update({domain: TimerIndex() for domain in DOMAINS})
         self._reindex_expiring()
         for window in self.windows.values():
@@ -286,7 +337,7 @@ class KeyGroupState:
                 self.indexes[self.layout.domains[entry.timer]].enter(entry, time)
             if self.layout.held is not None:
                 for slot, series in window.held.values.items():
-                    due = series.times[0] + self._lateness
+                    due = series.times[0] + self.lateness
                     self.indexes[TimeDomain.WATERMARK].enter(Entry(HELD, window.data, slot, ""), due)
 
     def _reindex_expiring(self) -> None:
@@ -320,34 +371,45 @@ class KeyGroupState:
 
         Pairs of dropped windows are not included: `dropped` has those windows.
         """
-        found = ((data, slot) for data, window in self.windows.items() for table in window.tables for slot in table.changes)
+        active = self.active_windows()
+        found = ((window.data, slot) for window in active for table in window.tables for slot in table.changes)
         return list(dict.fromkeys(found))
 
     def is_changed(self) -> bool:
-        return bool(self.dropped or self.evicted) or any(t.changes for w in self.windows.values() for t in w.tables)
+        return bool(self.dropped or self.evicted) or any(t.changes for w in self.active_windows() for t in w.tables)
 
     def settle(self) -> None:
         """Called when the changes have been stored."""
         self.dropped = []
         self.evicted = {}
-        for window in self.windows.values():
+        for window in self.active_windows():
             for table in window.tables:
                 if table.changes:
                     table.settle()
-        self._forget_empty_windows()
+        self.forget_empty_windows()
+        for window in self.active_windows():
+            entries = window.entries()
+            self._counted += entries - window.counted
+            window.counted = entries
+        self._active.clear()
         if self.layout.stamps:
             self._tidy_expiring()
 
-    def _forget_empty_windows(self) -> None:
-        """An empty window is not stored, so it must not stay in memory either: it would expire in this worker only."""
-        for window in list(self.windows.values()):
+    def forget_empty_windows(self) -> None:
+        """An empty window is not stored, so it must not stay in memory either: it would expire in this worker only. No
+        window gets empty without being active."""
+        for window in self.active_windows():
             if window.is_empty() and not isinstance(window.window, GlobalWindow):
-                self._remove(window.data)
+                self.discard(window.data)
 
-    def _remove(self, data: bytes) -> None:
-        del self.windows[data]
-        for index in self.indexes.values():
-            index.drop(data)
+    def discard(self, data: bytes) -> None:
+        """Removes a window, if it is there, without recording it."""
+        window = self.windows.pop(data, None)
+        if window is not None:
+            self._counted -= window.counted
+            self._active.pop(data, None)
+            for index in self.indexes.values():
+                index.drop(data)
 
 
 def undeclared(cell: str, layout: Layout) -> StateConflict:

@@ -57,11 +57,9 @@ class Ledger:
 
     def account(self, state: KeyGroupState, used: Iterable[Slot] = ()) -> None:
         """Accounts for what a bundle has changed. `used`: the keys of its elements."""
-        for data in [data for data in self._held if data not in state.windows]:
-            for slot, size in self._held.pop(data).items():
-                self._note(slot, -size, -1)
+        self._forget_windows(state)
         changes: dict[bytes, dict[Slot, None]] = {}
-        for window in state.windows.values():
+        for window in state.active_windows():
             changed: dict[Slot, None] = {}
             for table in window.tables:
                 if table.changes:
@@ -74,6 +72,24 @@ class Ledger:
         stamped = self._stamp(state, changes)
         if state.layout.keeps_last_use:
             self._stamp_used(state, used, stamped)
+
+    def follow(self, state: KeyGroupState, touched: Mapping[bytes, Iterable[Slot]]) -> None:
+        """Accounts for stored deltas that were applied to a state: the keys that they touched, by window."""
+        self._forget_windows(state)
+        for data, slots in touched.items():
+            new = [slot for slot in slots if slot not in self.sizes]
+            if data in state.windows:
+                self.measure(state, data, slots)
+            if self._index is not None:
+                for slot in new:
+                    if slot in self.sizes:
+                        self._index.enter(slot, state.age_of(slot))
+
+    def _forget_windows(self, state: KeyGroupState) -> None:
+        """Accounts for windows that are gone."""
+        for data in [data for data in self._held if data not in state.windows]:
+            for slot, size in self._held.pop(data).items():
+                self._note(slot, -size, -1)
 
     def recount(self, state: KeyGroupState) -> None:
         """Accounts for all changes to the loaded keys, whatever made them."""
@@ -173,10 +189,10 @@ class Ledger:
             return
         windows = sorted(self._held)
         for slot in idle:
-            data = next(data for data in windows if slot in self._held[data])
-            ages = state.windows[data].ages
-            if ages.values.get(slot) != state.bundle:
-                ages.put(slot, state.bundle)
+            window = state.windows[next(data for data in windows if slot in self._held[data])]
+            if window.ages.values.get(slot) != state.bundle:
+                window.activate()
+                window.ages.put(slot, state.bundle)
 
 
 def ledger_of(state: KeyGroupState) -> Ledger:

@@ -53,7 +53,7 @@ class MemoryMeter:
 
     def estimate(self, state: KeyGroupState, stored: int) -> int:
         """Roughly how much memory the state takes. `stored` is roughly its stored size without compression."""
-        entries = sum(len(table.values) for window in state.windows.values() for table in window.tables)
+        entries = state.entries
         grown = self._bytes * self._written // max(self._stored, 1)
         if not self._is_known or _CHANGE * grown > self._bytes or _CHANGE * abs(entries - self._entries) > self._entries:
             self._bytes, self._entries, self._stored = measured(state), entries, stored

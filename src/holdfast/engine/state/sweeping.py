@@ -60,6 +60,7 @@ class Sweeping:
         window = state.windows.get(data)
         if window is None:
             return 0, 0
+        window.activate()
         table, stamps = window.tables[cell], window.stamps(cell)
         held, stamp_of = table.values, stamps.values.get
         micros = self._micros[cell]
