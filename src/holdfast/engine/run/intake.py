@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -53,9 +52,10 @@ def grouped(
     elements: Elements, windows: list[WindowState] | WindowState
 ) -> tuple[Elements, list[WindowState] | WindowState]:
     """One element per key and window, with all its values, in the order in which the first of each arrived."""
-    each = repeat(windows) if isinstance(windows, WindowState) else windows
+    if isinstance(windows, WindowState):
+        return _grouped(elements), windows
     held: dict[tuple[int, Slot], tuple[WindowState, Any, Grouped]] = {}
-    for slot, pair, time, window in zip(*elements, each, strict=False):
+    for slot, pair, time, window in zip(*elements, windows, strict=True):
         group = held.get((id(window), slot))
         if group is None:
             group = held[id(window), slot] = (window, pair[0], Grouped([], []))
@@ -66,7 +66,21 @@ def grouped(
         [(key, group) for _, key, group in held.values()],
         [group.times[-1] for _, _, group in held.values()],
     )
-    return together, windows if isinstance(windows, WindowState) else [window for window, *_ in held.values()]
+    return together, [window for window, *_ in held.values()]
+
+
+def _grouped(elements: Elements) -> Elements:
+    """The same where all have one window."""
+    held: dict[Slot, tuple[Any, Any]] = {}
+    for slot, pair, time in zip(*elements, strict=True):
+        group = held.get(slot)
+        if group is None:
+            held[slot] = (pair[0], Grouped([pair[1]], [time]))
+        else:
+            values, times = group[1]
+            values.append(pair[1])
+            times.append(time)
+    return Elements(list(held), list(held.values()), [group.times[-1] for _, group in held.values()])
 
 
 class Assigned(NamedTuple):

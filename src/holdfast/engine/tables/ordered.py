@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.engine.tables.base import MERGE, REPLACE, Cell, Rows, Slot, Table, collection_bytes
+from holdfast.engine.tables.base import MERGE, MISSING, REPLACE, Cell, Rows, Slot, Table, collection_bytes
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
 from holdfast.errors import CoderError, InputError
 from holdfast.model.coders import Coder, VarIntCoder
@@ -34,8 +34,13 @@ class Series:
 
     def add(self, time: int, value: Any) -> int:
         """Returns the position of the new entry, for `take_out`."""
-        position = bisect_right(self.times, time)
-        self.times.insert(position, time)
+        times = self.times
+        if not times or times[-1] <= time:
+            times.append(time)
+            self.values.append(value)
+            return len(times) - 1
+        position = bisect_right(times, time)
+        times.insert(position, time)
         self.values.insert(position, value)
         return position
 
@@ -182,22 +187,55 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
             self._changes[key] = None
             return
         change = self._change(key)
+        if self._undo is None:
+            series.add(time, stored)
+            if change is not None:
+                change.added.add(time, stored)
+            return
         if change is not None:
             self._add(change.added, time, stored)
         self._add(series, time, stored)
 
+    def between(self, minimum: int, limit: int) -> list[tuple[int, Any]]:
+        """As `read_range`, with times in microseconds."""
+        series = self._values.get(self._focus.key)
+        if series is None:
+            return []
+        times = series.times
+        start = bisect_left(times, minimum)
+        stop = bisect_left(times, limit, start)
+        if start == stop:
+            return []
+        return list(zip(times[start:stop], map(self._coder.thaw, series.values[start:stop]), strict=True))
+
+    def keep(self, time: int, value: Any) -> None:
+        """As `add`, with the time in microseconds."""
+        self.insert(time, self._freeze(value))
+
+    def first_time(self) -> int | None:
+        """The earliest time, in microseconds."""
+        series = self._values.get(self._focus.key)
+        return None if series is None else series.times[0]
+
     def clear_range(self, min_timestamp: Any, limit_timestamp: Any) -> None:
+        self.cut(self._micros(min_timestamp), self._micros(limit_timestamp))
+
+    def cut(self, minimum: int, limit: int) -> None:
+        """As `clear_range`, with times in microseconds."""
         key = self._focus.key
         series = self._values.get(key)
-        minimum, limit = self._micros(min_timestamp), self._micros(limit_timestamp)
-        if series is None or series.bounds(minimum, limit).start == series.bounds(minimum, limit).stop:
+        if series is None:
+            return
+        bounds = series.bounds(minimum, limit)
+        if bounds.start == bounds.stop:
             return
         change = self._change(key)
         if change is not None:
             change.ranges.append((minimum, limit))
             if self._undo is not None:
                 self._undo.add(change.ranges.pop)
-            self._cut(change.added, minimum, limit)
+            if change.added.times:
+                self._cut(change.added, minimum, limit)
         self._cut(series, minimum, limit)
         if not series.times:
             if self._undo is not None:
@@ -222,17 +260,19 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
             self._undo.add(series.take_out, position)
 
     def _cut(self, series: Series, minimum: int, limit: int) -> None:
-        gone = series.cut(minimum, limit)
-        if self._undo is not None:
-            self._undo.add(series.put_back, *gone)
+        if self._undo is None:
+            bounds = series.bounds(minimum, limit)
+            del series.times[bounds], series.values[bounds]
+        else:
+            self._undo.add(series.put_back, *series.cut(minimum, limit))
 
     def _change(self, key: Slot) -> Change | None:
         """The record of what changed in this entry, created if needed."""
-        if key not in self._changes:
+        change: Change | None = self._changes.get(key, MISSING)
+        if change is MISSING:
             if self._undo is not None:
                 self._undo.restore(self._changes, key)
-            self._changes[key] = Change()
-        change: Change | None = self._changes[key]
+            change = self._changes[key] = Change()
         return change
 
 

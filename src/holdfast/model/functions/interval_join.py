@@ -5,14 +5,15 @@ Invariants, for each key
   row could have.
 - `…_alone` has the times of kept rows that have met no other row. Which rows a row meets depends only on its key and
   time, so all rows with the same time share one entry.
-- If anything is kept, the timer is set no later than the first time at which something can be dropped.
+- If anything is kept, the timer is set no later than the first time at which something can be dropped. `horizon` has what
+  it is set to, first of what may be several numbers: earlier versions kept more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from holdfast.errors import HoldfastError, InputError
 from holdfast.model.coders import BooleanCoder
@@ -20,8 +21,8 @@ from holdfast.model.functions.dofn import DoFn, Grouped, GroupedDoFn
 from holdfast.model.present import current_clocks
 from holdfast.model.state.specs import OrderedListState, OrderedListStateSpec, ValueState, ValueStateSpec
 from holdfast.model.time.timers import TimeDomain, Timer, TimerSpec, on_timer
-from holdfast.model.time.timestamps import MIN_TIMESTAMP, Duration, Timestamp
-from holdfast.model.time.units import MAX_MICROS, MIN_MICROS, SECOND
+from holdfast.model.time.timestamps import Duration, Timestamp
+from holdfast.model.time.units import MAX_MICROS, MIN_MICROS
 
 __all__ = ["IntervalJoin"]
 
@@ -31,25 +32,28 @@ JoinKind = Literal["inner", "left", "right", "outer", "full"]
 _OUTER = {"inner": "", "left": "left", "right": "right", "outer": "left right", "full": "left right"}
 
 
+class _Rows(Protocol):
+    """What an ordered list also has: the same with times in microseconds."""
+
+    def between(self, minimum: int, limit: int) -> list[tuple[int, Any]]: ...
+
+    def keep(self, time: int, value: Any) -> None: ...
+
+    def cut(self, minimum: int, limit: int) -> None: ...
+
+    def first_time(self) -> int | None: ...
+
+
 class _Side(NamedTuple):
     """One side of a join for the current key: the row at t meets the other side's rows from t + back to t + on."""
 
     is_left: bool
-    rows: OrderedListState[Any]
-    alone: OrderedListState[bool]
+    rows: _Rows
+    alone: _Rows
     is_outer: bool
     """Whether rows without a match are output too."""
     back: int
     on: int
-
-
-class _Horizon(NamedTuple):
-    """What is known about the kept rows without reading them, in microseconds."""
-
-    wake: int
-    """What the timer is set to."""
-    last_left: int
-    last_right: int
 
 
 class IntervalJoin(GroupedDoFn):
@@ -76,6 +80,7 @@ class IntervalJoin(GroupedDoFn):
         if how not in _OUTER:
             self._problems.append(f"how is {how!r}; it can be 'inner', 'left', 'right' or 'outer'.")
         self._outer = _OUTER.get(how, "").split()
+        self._known_sides: tuple[_Side, _Side] | None = None
 
     def declaration_problems(self) -> list[str]:
         return self._problems
@@ -95,27 +100,29 @@ class IntervalJoin(GroupedDoFn):
         due: Timer = DoFn.TimerParam(DUE),
     ) -> list[object]:
         key, group = element
-        sides = self._sides(left, right, left_alone, right_alone)
-        wake, *last = horizon.read() or (MAX_MICROS, MIN_MICROS, MIN_MICROS)
+        sides = lefts, rights = self._sides(left, right, left_alone, right_alone)
+        known, *_ = horizon.read() or (MAX_MICROS,)
         found: list[Any] = []
         clocks = current_clocks()
         watermark = MIN_MICROS if clocks is None else clocks.late
-        is_over = False
+        wake, is_over = known, False
+        read, meet = self._read, self._meet
         for value, time in zip(*group, strict=True):
-            is_left, row = self._read(value)
-            mine, other = sides if is_left else sides[::-1]
-            self._meet(key, time, row, mine, other, found)
-            if time + mine.on < watermark:
-                is_over = True
+            is_left, row = read(value)
+            if is_left:
+                meet(key, time, row, lefts, rights, found)
+                last = time + lefts.on
             else:
-                wake = min(wake, time + mine.on + 1)
-            side = 0 if is_left else 1
-            last[side] = max(last[side], time)
+                meet(key, time, row, rights, lefts, found)
+                last = time + rights.on
+            if last < watermark:
+                is_over = True
+            elif last < wake:
+                wake = last + 1
         if is_over:
             found += self._expire(key, sides, watermark)
-        if wake < MAX_MICROS:
-            horizon.write((wake, *last))
-            due.set(_at(wake))
+        if wake < known:
+            self._wake_at(wake, horizon, due)
         return found
 
     @on_timer(DUE)
@@ -133,54 +140,55 @@ class IntervalJoin(GroupedDoFn):
         assert clocks is not None, "a timer fires within a bundle"
         sides = self._sides(left, right, left_alone, right_alone)
         # Everything the watermark has passed, in one call, however many times lie between.
-        watermark = MAX_MICROS if clocks.final else clocks.watermark
-        found = self._expire(key, sides, watermark)
-        known = _Horizon(*horizon.read())  # type: ignore[misc]  # a timer that is set has a horizon
-        wakes = [
-            first + side.on + 1
-            for side, last in zip(sides, (known.last_left, known.last_right), strict=True)
-            for first in _first(side.rows, watermark - side.on, last)
-        ]
+        found = self._expire(key, sides, MAX_MICROS if clocks.final else clocks.watermark)
+        firsts = ((side, side.rows.first_time()) for side in sides)
+        wakes = [first + side.on + 1 for side, first in firsts if first is not None]
         if wakes:
-            horizon.write((min(wakes), known.last_left, known.last_right))
-            due.set(_at(min(wakes)))
+            self._wake_at(min(wakes), horizon, due)
         else:
             horizon.clear()
         return found
 
+    def _wake_at(self, wake: int, horizon: ValueState[tuple[int, ...]], due: Timer) -> None:
+        horizon.write((wake,))
+        due.set(_at(wake))
+
     def _sides(self, left: Any, right: Any, left_alone: Any, right_alone: Any) -> tuple[_Side, _Side]:
-        return (
-            _Side(True, left, left_alone, "left" in self._outer, self._lower, self._upper),
-            _Side(False, right, right_alone, "right" in self._outer, -self._upper, -self._lower),
-        )
+        # A runner gives the same cells with each call.
+        if self._known_sides is None or self._known_sides[0].rows is not left:
+            self._known_sides = (
+                _Side(True, left, left_alone, "left" in self._outer, self._lower, self._upper),
+                _Side(False, right, right_alone, "right" in self._outer, -self._upper, -self._lower),
+            )
+        return self._known_sides
 
     def _meet(self, key: Any, time: int, row: Any, mine: _Side, other: _Side, found: list[Any]) -> None:
         """Outputs a new row with each row it meets, and keeps it."""
-        first, limit = _at(time + mine.back), _at(time + mine.on + 1)
-        now = _at(time)
-        met = other.rows.read_range(first, limit)
-        if mine.is_left:
-            found += [self._row(key, now, row, at, partner) for at, partner in met]
-        else:
-            found += [self._row(key, at, partner, now, row) for at, partner in met]
-        if met and other.is_outer:
-            other.alone.clear_range(first, limit)
-        if not met and mine.is_outer and not mine.rows.read_range(now, now.successor()):
-            mine.alone.add((now, True))
-        mine.rows.add((now, row))
+        first, limit = time + mine.back, time + mine.on + 1
+        met = other.rows.between(first, limit)
+        if met:
+            if mine.is_left:
+                found += [self._row(key, time, row, at, partner) for at, partner in met]
+            else:
+                found += [self._row(key, at, partner, time, row) for at, partner in met]
+            if other.is_outer:
+                other.alone.cut(_in_range(first), _in_range(limit))
+        elif mine.is_outer and not mine.rows.between(time, time + 1):
+            mine.alone.keep(time, True)
+        mine.rows.keep(time, row)
 
     def _expire(self, key: Any, sides: tuple[_Side, _Side], watermark: int) -> list[Any]:
         """Drops the rows that nothing can meet any more, and outputs those without a match."""
         found = []
         for side in sides:
-            limit = _at(watermark - side.on) if watermark < MAX_MICROS else _at(MAX_MICROS)
+            limit = _in_range(watermark - side.on) if watermark < MAX_MICROS else MAX_MICROS
             if side.is_outer:
-                for at, _ in side.alone.read_range(MIN_TIMESTAMP, limit):
-                    for _, row in side.rows.read_range(at, at.successor()):
+                for at, _ in side.alone.between(MIN_MICROS, limit):
+                    for _, row in side.rows.between(at, at + 1):
                         pair = (at, row, None, None) if side.is_left else (None, None, at, row)
                         found.append(self._row(key, *pair))
-                side.alone.clear_range(MIN_TIMESTAMP, limit)
-            side.rows.clear_range(MIN_TIMESTAMP, limit)
+                side.alone.cut(MIN_MICROS, limit)
+            side.rows.cut(MIN_MICROS, limit)
         return found
 
     def _read(self, value: Any) -> tuple[bool, Any]:
@@ -197,24 +205,17 @@ class IntervalJoin(GroupedDoFn):
         return side == "left", row
 
     def _row(self, key: Any, left_time: Any, left: Any, right_time: Any, right: Any) -> Any:
-        """The output for two rows that meet; time and row of one side may be None."""
+        """The output for two rows that meet; time, in microseconds, and row of one side may be None."""
         return key, left, right
 
 
-def _first(rows: OrderedListState[Any], start: int, last: int) -> Iterator[int]:
-    """The time of the first row at or after `start`, if any, without reading rows far after it. No row is after `last`."""
-    span = SECOND
-    while start <= last:
-        found = rows.read_range(_at(start), _at(start + span))
-        if found:
-            yield found[0][0].micros
-            return
-        start, span = start + span, span * 4
+def _in_range(micros: int) -> int:
+    return min(max(micros, MIN_MICROS), MAX_MICROS)
 
 
 def _at(micros: int) -> Timestamp:
     """The timestamp, or the nearest one in range."""
-    return Timestamp._of_micros(min(max(micros, MIN_MICROS), MAX_MICROS))
+    return Timestamp._of_micros(_in_range(micros))
 
 
 def _bounds(within: Any, problems: list[str]) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from holdfast.model.functions.interval_join import IntervalJoin, JoinKind
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.step import build_step
+from holdfast.model.time.timestamps import Timestamp
 from holdfast.spark.stages.assign import event_micros, quoted
 from holdfast.spark.stages.unpack import Outputs
 from holdfast.spark.steps.lineage import has_watermark
@@ -52,8 +53,8 @@ class FlatJoin(IntervalJoin):
         keys = (key,) if self._keys == 1 else key
         return (
             *keys,
-            left_time,
-            right_time,
+            None if left_time is None else Timestamp._of_micros(left_time),
+            None if right_time is None else Timestamp._of_micros(right_time),
             *((None,) * self._left if left is None else left),
             *((None,) * self._right if right is None else right),
         )
