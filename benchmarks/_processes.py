@@ -68,7 +68,8 @@ def _scan() -> tuple[dict[int, tuple[str, int, float]], dict[int, list[int]]]:
             name = text[text.index("(") + 1 : text.rindex(")")]
             fields = text[text.rindex(")") + 2 :].split()
             parent = int(fields[1])
-            processes[int(entry)] = (name, parent, (int(fields[11]) + int(fields[12])) / _TICKS)
+            # With that of children that have ended: workers come and go.
+            processes[int(entry)] = (name, parent, sum(map(int, fields[11:15])) / _TICKS)
             children[parent].append(int(entry))
     return processes, children
 

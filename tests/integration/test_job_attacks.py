@@ -214,6 +214,17 @@ def test_a_job_that_could_not_be_built_can_be_tried_again(source, tmp_path):
     job.stop()
 
 
+def test_a_job_whose_very_first_micro_batch_was_killed_as_it_was_noted(make, source, tmp_path):
+    folder = tmp_path / "checkpoint" / "offsets"
+    folder.mkdir(parents=True)
+    # What Spark leaves: it renames the file when it is whole.
+    (folder / ".0.6c1f2d0e-7d0b-4b0f-9d53-1f6b3ad7c1aa.tmp").write_text("v1\n{")
+    source.add({"k": "b", "v": "1"})
+    sink = hf.sinks.Collect()
+    make(sink, trigger="available now").run()
+    assert ("b", 1) in [tuple(row) for row in sink.rows]
+
+
 def test_a_relative_checkpoint_stays_where_it_is(make, source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("holdfast.checkpoint.lock._TRUST_SECONDS", 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.checkpoint.files.local import LocalFiles
-from holdfast.checkpoint.leftovers import remove_uncommitted_state
+from holdfast.checkpoint.leftovers import remove_leftovers, remove_uncommitted_state
 
 
 @pytest.mark.parametrize(("committed", "kept"), [([], 0), ([0], 1), ([0, 1, 2], 3)])
@@ -37,3 +37,18 @@ def _number(name):
 def test_without_state_there_is_nothing_to_do(tmp_path):
     remove_uncommitted_state(LocalFiles(), str(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("finished", [None, "offsets/0", "commits/0"])
+def test_an_entry_that_was_never_finished_goes_if_there_is_no_other(tmp_path, finished):
+    for folder in ("offsets", "commits", "sources/0"):
+        (tmp_path / folder).mkdir(parents=True)
+        for name in (".0.5f3e.tmp", "..0.5f3e.tmp.crc"):
+            (tmp_path / folder / name).touch()
+    if finished is not None:
+        (tmp_path / finished).touch()
+    remove_leftovers(LocalFiles(), str(tmp_path))
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    folders = ["offsets", "commits", "sources/0"] if finished else ["sources/0"]
+    entries = {f"{folder}/{name}" for folder in folders for name in (".0.5f3e.tmp", "..0.5f3e.tmp.crc")}
+    assert left == (entries | {finished} if finished else entries)

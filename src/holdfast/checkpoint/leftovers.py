@@ -1,8 +1,12 @@
-"""State that an attempt has left whose micro-batch was never committed.
+"""What attempts have left that were stopped or killed.
 
-Spark runs that micro-batch again, from the state before it, and writes the same versions of state once more. The second
-attempt need not come to the same bytes. Files of the first must not be mixed with those of the second: a snapshot of the
-first would be read with the changes that follow the second. So they are removed before a job goes on.
+State of a micro-batch that was never committed: Spark runs that micro-batch again, from the state before it, and writes the
+same versions of state once more. The second attempt need not come to the same bytes. Files of the first must not be mixed
+with those of the second: a snapshot of the first would be read with the changes that follow the second. So they are removed
+before a job goes on.
+
+A log entry that was being written when the first micro-batch began: Spark would take a checkpoint with nothing else in its
+logs for that of another query, and refuse to start.
 """
 
 from __future__ import annotations
@@ -12,14 +16,32 @@ import re
 from holdfast.checkpoint.files.choice import Files, join
 from holdfast.checkpoint.query_files import number_of
 
-__all__ = ["remove_uncommitted_state"]
+__all__ = ["remove_leftovers", "remove_uncommitted_state"]
 
 _VERSION = re.compile(r"(\d+)\.(?:changelog|zip)")
+_LOGS = ("offsets", "commits")
+
+
+def remove_leftovers(files: Files, checkpoint: str) -> None:
+    """Removes all that no micro-batch needs. The caller must hold the lock."""
+    remove_uncommitted_state(files, checkpoint)
+    _remove_unfinished_entries(files, checkpoint)
+
+
+def _remove_unfinished_entries(files: Files, checkpoint: str) -> None:
+    """Removes entries of the logs that were never finished, if there are no others. They are hidden until then."""
+    folders = [join(checkpoint, log) for log in _LOGS]
+    if any(_numbers(files, folder) for folder in folders):
+        return
+    for folder in folders:
+        for entry in files.entries(folder) or ():
+            if entry.name.startswith(".") and not entry.is_directory:
+                files.remove(entry.path)
 
 
 def remove_uncommitted_state(files: Files, checkpoint: str) -> None:
     """Removes the versions of state that follow the last committed micro-batch. The caller must hold the lock."""
-    planned, committed = (_numbers(files, join(checkpoint, log)) for log in ("offsets", "commits"))
+    planned, committed = (_numbers(files, join(checkpoint, log)) for log in _LOGS)
     version = max(planned & committed, default=-1) + 1
     for operator in _numbers(files, join(checkpoint, "state")):
         for partition in _numbers(files, join(checkpoint, "state", str(operator))):

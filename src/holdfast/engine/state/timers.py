@@ -220,16 +220,19 @@ class TimerHandle(Timer):
         self._tagged.attach(tagged)
 
     def set(self, timestamp: Any, dynamic_timer_tag: str = "") -> None:
-        try:
-            time = Timestamp.of(timestamp).micros
-        except TimeError as refused:
-            refused.within(timer=self._spec.name)
-            raise
+        time = timestamp.micros if type(timestamp) is Timestamp else self._micros(timestamp)
         if dynamic_timer_tag == "":
             self._untagged.write(time)
         else:
             self._tagged.put(self._checked(dynamic_timer_tag), time)
         self._index.enter(self._entry(dynamic_timer_tag), time)
+
+    def _micros(self, timestamp: Any) -> int:
+        try:
+            return Timestamp.of(timestamp).micros
+        except TimeError as refused:
+            refused.within(timer=self._spec.name)
+            raise
 
     def clear(self, dynamic_timer_tag: str = "") -> None:
         if dynamic_timer_tag == "":

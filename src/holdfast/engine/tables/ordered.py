@@ -163,7 +163,7 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
         series = self._values.get(self._focus.key)
         if series is None:
             return []
-        return self._pairs(series.bounds(self._micros(min_timestamp), self._micros(limit_timestamp)))
+        return self._pairs(series.bounds(_micros(min_timestamp), _micros(limit_timestamp)))
 
     def add(self, pair: tuple[Any, Any]) -> None:
         try:
@@ -174,7 +174,7 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
                 todo=f"write {self._spec.name}.add((timestamp, value))",
                 context={"cell": self._spec.name},
             ) from None
-        self.insert(self._micros(timestamp), self._freeze(value))
+        self.insert(_micros(timestamp), value if type(value) in self._direct else self._freeze(value))
 
     def insert(self, time: int, stored: Any) -> None:
         key = self._focus.key
@@ -210,7 +210,7 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
 
     def keep(self, time: int, value: Any) -> None:
         """As `add`, with the time in microseconds."""
-        self.insert(time, self._freeze(value))
+        self.insert(time, value if type(value) in self._direct else self._freeze(value))
 
     def first_time(self) -> int | None:
         """The earliest time, in microseconds."""
@@ -218,7 +218,7 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
         return None if series is None else series.times[0]
 
     def clear_range(self, min_timestamp: Any, limit_timestamp: Any) -> None:
-        self.cut(self._micros(min_timestamp), self._micros(limit_timestamp))
+        self.cut(_micros(min_timestamp), _micros(limit_timestamp))
 
     def cut(self, minimum: int, limit: int) -> None:
         """As `clear_range`, with times in microseconds."""
@@ -226,8 +226,8 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
         series = self._values.get(key)
         if series is None:
             return
-        bounds = series.bounds(minimum, limit)
-        if bounds.start == bounds.stop:
+        times = series.times
+        if times[0] >= limit or times[-1] < minimum or not _has_any(times, minimum, limit):
             return
         change = self._change(key)
         if change is not None:
@@ -248,11 +248,8 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
         series = self._values.get(self._focus.key)
         if series is None:
             return []
-        thaw = self._coder.thaw
-        return [(Timestamp(micros=t), thaw(v)) for t, v in zip(series.times[bounds], series.values[bounds], strict=True)]
-
-    def _micros(self, time: Any) -> int:
-        return Timestamp.of(time).micros
+        times = map(Timestamp._of_micros, series.times[bounds])
+        return list(zip(times, map(self._coder.thaw, series.values[bounds]), strict=True))
 
     def _add(self, series: Series, time: int, stored: Any) -> None:
         position = series.add(time, stored)
@@ -274,6 +271,16 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
                 self._undo.restore(self._changes, key)
             change = self._changes[key] = Change()
         return change
+
+
+def _micros(time: Any) -> int:
+    return time.micros if type(time) is Timestamp else Timestamp.of(time).micros
+
+
+def _has_any(times: list[int], minimum: int, limit: int) -> bool:
+    """Whether any of these times, in order, is in the range."""
+    start = bisect_left(times, minimum)
+    return start < len(times) and times[start] < limit
 
 
 def _encode_times(times: list[int]) -> bytes:

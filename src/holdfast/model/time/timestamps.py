@@ -201,7 +201,7 @@ class Timestamp(_Seconds):
         return Timestamp._of_micros(in_range(self.micros + 1))
 
     def __add__(self, other: Any) -> Timestamp:
-        span = _span_micros(other)
+        span = other * SECOND if type(other) is int else _span_micros(other)
         return NotImplemented if span is None else Timestamp._of_micros(in_range(self.micros + span))
 
     __radd__ = __add__
@@ -210,7 +210,7 @@ class Timestamp(_Seconds):
     def __sub__(self, other: Any) -> Any:
         if isinstance(other, Timestamp):
             return Duration._of_micros(self.micros - other.micros)
-        span = _span_micros(other)
+        span = other * SECOND if type(other) is int else _span_micros(other)
         return NotImplemented if span is None else Timestamp._of_micros(in_range(self.micros - span))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.checkpoint.files.choice import Files, files_of, join
 from holdfast.checkpoint.labels import slot_of_manifest
 from holdfast.checkpoint.layout import find_checkpoint
-from holdfast.checkpoint.leftovers import remove_uncommitted_state
+from holdfast.checkpoint.leftovers import remove_leftovers
 from holdfast.checkpoint.start_check import check_start
 from holdfast.errors import InvalidStep, StateConflict
 from holdfast.spark.graph.placing import Place, Placement, Stored, placed
@@ -43,7 +43,7 @@ def arranged(outline: Outline, job: str, checkpoint: str, changes: GraphChanges)
     if manifest.recorded is None and outline.steps and _has_commits(manifest):
         _check_has_state(files, checkpoint)
     check_start(files, checkpoint, _operators_wanted(manifest, outline))
-    remove_uncommitted_state(files, checkpoint)
+    remove_leftovers(files, checkpoint)
     names = {step.plan.name for step in outline.steps}
     if manifest.recorded is None and (outline.as_built is None or changes.rename or changes.drop) and _has_commits(manifest):
         # No job has written this checkpoint, but a query of Spark's own `writeStream`: the state itself knows its steps.
