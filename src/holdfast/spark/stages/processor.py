@@ -230,9 +230,13 @@ def batch_time_of(rows: list[Row]) -> int | None:
 def with_batch_time(packed: DataFrame) -> DataFrame:
     """Packed rows with the time of their micro-batch, in microseconds: Spark's operator knows it only in a time mode.
 
-    In a stream, `current_timestamp` is the time in the plan of the micro-batch, which is the same in a replay.
+    In a stream, `current_timestamp` is the time in the plan of the micro-batch, which is the same in a replay. Spark would
+    write it into the code that it generates, and compile that anew for every micro-batch, which takes longer than a small
+    one. It generates none for `reflect`, and evaluates its arguments where it calls.
     """
-    return packed.withColumn(_BATCH_TIME, F.unix_micros(F.current_timestamp()))
+    micros = F.unix_micros(F.current_timestamp())
+    text = F.reflect(F.lit("java.lang.Long"), F.lit("toString"), micros)
+    return packed.withColumn(_BATCH_TIME, text.cast("long"))
 
 
 def transformed(
