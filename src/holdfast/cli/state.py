@@ -1,4 +1,4 @@
-"""`holdfast state`: show, compare, export and import state."""
+"""`holdfast state`: show, describe, compare, remove, export and import state."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from holdfast import ops
 from holdfast.cli.app import state
 from holdfast.cli.arguments import Batch, Checkpoint, Limit, StepName, TrustPickle
 from holdfast.cli.output import AsJson, Report, console, give, quiet_spark, say, with_spark_if_needed, working
-from holdfast.cli.state_views import changes_table, show_step, step_table
+from holdfast.cli.state_views import changes_table, show_markdown, show_schema, show_step, step_table
 from holdfast.engine.stored.readable import counted
+from holdfast.errors import InputError
 from holdfast.model.extras import require_tools
 
 if TYPE_CHECKING:
     from holdfast.ops.move.merging import OnConflict
 
-__all__ = ["diff", "export", "history", "import_", "ls", "show"]
+__all__ = ["diff", "export", "history", "import_", "ls", "schema", "show"]
 
 
 @state.command("ls")
@@ -41,6 +42,27 @@ def ls(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> 
             console.print(step_table(step))
 
     give(result, as_json, tables)
+
+
+@state.command("schema")
+def schema(
+    checkpoint: Checkpoint,
+    step: StepName = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Describe what is kept: steps, windows, cells, kinds, coders, time to live, timers, and their descriptions."""
+    require_tools("holdfast state schema")
+    if markdown and as_json:
+        raise InputError("--markdown and --json were both given.", todo="choose one")
+
+    def read(spark: Any, report: Report) -> tuple[str | None, list[ops.StepSchema]]:
+        steps = ops.state_schema(spark, checkpoint, step=step)
+        return ops.open_checkpoint(spark, checkpoint).manifest.get("job"), steps
+
+    job, steps = with_spark_if_needed("Reading the state", read)
+    result = {"checkpoint": checkpoint, "job": job, "steps": [asdict(each) for each in steps]}
+    give(result, as_json, lambda: show_markdown(job, steps) if markdown else show_schema(steps))
 
 
 @state.command("show")
@@ -73,7 +95,7 @@ def show(
 
     def tables() -> None:
         for name in view.step_names:
-            show_step(name, view.batch, [shown for shown in view.cells if shown.step == name])
+            show_step(name, view.batch, [shown for shown in view.cells if shown.step == name], view.docs.get(name, {}))
         if view.more:
             say(f"There is more: these are the first {limit} keys and windows of each step. Use --limit or --key.")
 

@@ -10,6 +10,7 @@ if _typing.TYPE_CHECKING:
     from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
     from holdfast.ops.inspect.compare import Change, Diff, state_diff, state_history
     from holdfast.ops.inspect.overview import Overview, checkpoint_show
+    from holdfast.ops.inspect.schema import CellSchema, StepSchema, TimerSchema, state_schema
     from holdfast.ops.inspect.showing import ShownCell, StateView, state_show
     from holdfast.ops.inspect.state_frame import read_state
     from holdfast.ops.inspect.state_reader import KeyPage, KeyState, StateReader, StepInfo
@@ -31,6 +32,7 @@ if _typing.TYPE_CHECKING:
 
 __all__ = [
     "Advice",
+    "CellSchema",
     "CellSummary",
     "Change",
     "Check",
@@ -51,8 +53,10 @@ __all__ = [
     "StateReader",
     "StateView",
     "StepInfo",
+    "StepSchema",
     "StepSummary",
     "Thresholds",
+    "TimerSchema",
     "advise",
     "checkpoint_repair",
     "checkpoint_show",
@@ -72,12 +76,14 @@ __all__ = [
     "state_history",
     "state_import",
     "state_ls",
+    "state_schema",
     "state_show",
     "stop",
 ]
 
 _HOMES = {
     "Advice": "holdfast.ops.upkeep.advise",
+    "CellSchema": "holdfast.ops.inspect.schema",
     "CellSummary": "holdfast.ops.inspect.summary",
     "Change": "holdfast.ops.inspect.compare",
     "Check": "holdfast.ops.upkeep.doctor",
@@ -98,8 +104,10 @@ _HOMES = {
     "StateReader": "holdfast.ops.inspect.state_reader",
     "StateView": "holdfast.ops.inspect.showing",
     "StepInfo": "holdfast.ops.inspect.state_reader",
+    "StepSchema": "holdfast.ops.inspect.schema",
     "StepSummary": "holdfast.ops.inspect.summary",
     "Thresholds": "holdfast.watch.health.thresholds",
+    "TimerSchema": "holdfast.ops.inspect.schema",
     "advise": "holdfast.ops.upkeep.advise",
     "checkpoint_repair": "holdfast.ops.upkeep.repair",
     "checkpoint_show": "holdfast.ops.inspect.overview",
@@ -119,6 +127,7 @@ _HOMES = {
     "state_history": "holdfast.ops.inspect.compare",
     "state_import": "holdfast.ops.move.importing",
     "state_ls": "holdfast.ops.inspect.summary",
+    "state_schema": "holdfast.ops.inspect.schema",
     "state_show": "holdfast.ops.inspect.showing",
     "stop": "holdfast.ops.move.stopping",
 }
@@ -134,6 +143,7 @@ _WITH_TOOLS = {
     "holdfast.checkpoint.layout",
     "holdfast.ops.upkeep.verify",
     "holdfast.ops.inspect.compare",
+    "holdfast.ops.inspect.schema",
     "holdfast.ops.inspect.showing",
     "holdfast.ops.inspect.state_reader",
     "holdfast.ops.inspect.summary",

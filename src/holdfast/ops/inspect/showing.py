@@ -16,7 +16,7 @@ from holdfast.ops.inspect.html import view_html
 from holdfast.ops.reading.keys import key_text
 from holdfast.ops.reading.naming import named_values, window_text
 from holdfast.ops.reading.sources import StateSource, from_state
-from holdfast.ops.reading.steps import StepRef, choose_step
+from holdfast.ops.reading.steps import StepRef, choose_step, docs_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +51,8 @@ class StateView:
     more: bool
     """Whether there is more than the limit."""
     step_names: list[str] = field(default_factory=list)
+    docs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By step, what the authors of its cells and timers say of them."""
 
     def _repr_html_(self) -> str:
         return view_html(self)
@@ -104,7 +106,8 @@ def _view(source: StateSource, batch: int, wanted: Wanted) -> StateView:
             f"The key {wanted.key!r} has no state{cell} after micro-batch {batch}.",
             todo="list the state without --key, or see other micro-batches: holdfast state history",
         )
-    return StateView(batch, shown, more, [ref.name for ref in steps])
+    docs = {ref.name: docs_of(source.place, ref) for ref in steps}
+    return StateView(batch, shown, more, [*docs], {name: found for name, found in docs.items() if found})
 
 
 def _shown(source: StateSource, ref: StepRef, batch: int, wanted: Wanted) -> tuple[list[ShownCell], bool]:

@@ -29,6 +29,7 @@ from holdfast.engine.state.keys import slot_from_bytes, slot_of, slot_to_bytes
 from holdfast.engine.stored.reading import HIDDEN, StoredLayout
 from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError, InputError
+from holdfast.model.docs import without_doc
 from holdfast.ops.move.export import EXPORT_FILE, Export, exported_rows, read_export
 from holdfast.ops.move.merging import CONFLICTS, OnConflict, merged
 from holdfast.ops.move.regroup import seed_state, write_manifest
@@ -326,11 +327,16 @@ def _into_step(
 def _check_same(here: StepRef, coming: StepRef) -> None:
     """Cells and windows must be the same, or rows would be misread."""
     for part in ("key", "windowing", "cells", "timers"):
-        if here.manifest[part] != coming.manifest[part]:
+        if _undocumented(here.manifest[part]) != _undocumented(coming.manifest[part]):
             raise CheckpointError(
                 f"The export is of another step {here.name!r}: its {part} are not those of the checkpoint.",
                 todo="export the state of this checkpoint, and edit that",
             )
+
+
+def _undocumented(part: Any) -> Any:
+    """Without the descriptions of cells and timers, which say nothing about what is stored."""
+    return [without_doc(each) for each in part] if isinstance(part, list) else part
 
 
 def _blobs(made: Checkpoint, rows: DataFrame, manifest: Mapping[str, Any], on_conflict: str, facts: LogFacts) -> DataFrame:
