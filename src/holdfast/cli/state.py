@@ -10,8 +10,18 @@ import typer
 from holdfast import ops
 from holdfast.cli.app import state
 from holdfast.cli.arguments import Batch, Checkpoint, Limit, StepName, TrustPickle
-from holdfast.cli.output import AsJson, Report, console, give, quiet_spark, say, with_spark_if_needed, working
-from holdfast.cli.state_views import changes_table, show_markdown, show_schema, show_step, step_table
+from holdfast.cli.output import (
+    AsJson,
+    Report,
+    check_confirmed,
+    console,
+    give,
+    quiet_spark,
+    say,
+    with_spark_if_needed,
+    working,
+)
+from holdfast.cli.state_views import changes_table, show_markdown, show_removed, show_schema, show_step, step_table
 from holdfast.engine.stored.readable import counted
 from holdfast.errors import InputError
 from holdfast.model.extras import require_tools
@@ -19,7 +29,7 @@ from holdfast.model.extras import require_tools
 if TYPE_CHECKING:
     from holdfast.ops.move.merging import OnConflict
 
-__all__ = ["diff", "export", "history", "import_", "ls", "schema", "show"]
+__all__ = ["diff", "export", "history", "import_", "ls", "rm", "schema", "show"]
 
 
 @state.command("ls")
@@ -100,6 +110,50 @@ def show(
             say(f"There is more: these are the first {limit} keys and windows of each step. Use --limit or --key.")
 
     give({"checkpoint": checkpoint, **asdict(view)}, as_json, tables)
+
+
+@state.command("rm")
+def rm(
+    checkpoint: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a stopped job.")],
+    step: StepName = None,
+    key: Annotated[str | None, typer.Option(help="The key to remove; several columns as a JSON list.")] = None,
+    cell: Annotated[str | None, typer.Option(help="Only this cell or timer.")] = None,
+    window: Annotated[str | None, typer.Option(help="Only the window that contains this time.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Only cells for which this is true: SQL over the columns of holdfast.ops.read_state.")
+    ] = None,
+    whole_keys: Annotated[
+        bool, typer.Option("--whole-keys", help="Everything of the keys and windows that have such a cell.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    limit: Limit = 20,
+    trust_pickle: TrustPickle = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove state of a stopped job, which goes on as if its function had cleared it."""
+
+    def work(spark: Any, dry: bool) -> ops.Removed:
+        return ops.remove_state(
+            spark,
+            checkpoint,
+            step=step,
+            key=key,
+            cell=cell,
+            window=window,
+            where=where,
+            whole_keys=whole_keys,
+            dry_run=dry,
+            limit=limit,
+            trust_pickle=trust_pickle,
+        )
+
+    with quiet_spark() as spark:
+        result = work(spark, dry=dry_run or not yes)
+        if result.keys and not dry_run and not yes:
+            check_confirmed(lambda: show_removed(result), as_json)
+            result = work(spark, dry=False)
+    give(asdict(result), as_json, lambda: show_removed(result))
 
 
 @state.command("diff")

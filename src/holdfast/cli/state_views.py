@@ -19,8 +19,9 @@ from holdfast.engine.stored.readable import counted, visible
 
 if TYPE_CHECKING:
     from holdfast.ops.inspect.schema import StepSchema
+    from holdfast.ops.move.removing import Removed
 
-__all__ = ["changes_table", "show_markdown", "show_schema", "show_step", "step_table"]
+__all__ = ["changes_table", "show_markdown", "show_removed", "show_schema", "show_step", "step_table"]
 
 Entry = tuple[str, str]
 """A key and a window."""
@@ -91,6 +92,23 @@ def show_step(step: str, batch: int, cells: list[Any], docs: Mapping[str, str] |
     for name, doc in (docs or {}).items():
         if name in shown:
             console.print(text(f"  {name}: {doc}", "dim"))
+
+
+def show_removed(found: Removed) -> None:
+    """Shows what goes, or has gone."""
+    if not found.keys:
+        say(f"Nothing in {found.checkpoint} matches after micro-batch {found.batch}; nothing is removed.")
+        return
+    for step in found.keys:
+        show_step(step, found.batch, [cell for cell in found.cells if cell.step == step])
+    if found.total > len(found.cells):
+        say(f"These are the first {counted(len(found.cells), 'cell')} and timers. Use --limit for more.")
+    verb = "removed" if found.done else "to remove"
+    for step, keys in found.keys.items():
+        say(f"{verb}: {step}, {counted(keys, 'key and window', 'keys and windows')}")
+    say(f"{verb}: {counted(found.total, 'cell or timer', 'cells and timers')} in all")
+    if found.planned_batch is not None:
+        say(f"Micro-batch {found.planned_batch} is planned: the next start processes it over what is left.")
 
 
 def _as_table(entries: dict[Entry, dict[str, Any]]) -> Table:

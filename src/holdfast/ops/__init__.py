@@ -17,6 +17,7 @@ if _typing.TYPE_CHECKING:
     from holdfast.ops.inspect.summary import CellSummary, StepSummary, state_ls
     from holdfast.ops.move.export import Export, state_export
     from holdfast.ops.move.importing import Imported, state_import
+    from holdfast.ops.move.removing import Removed, remove_state
     from holdfast.ops.move.rescale import Rescaled, rescale
     from holdfast.ops.move.restore import Restored, savepoint_restore
     from holdfast.ops.move.savepoint import savepoint_create, savepoint_ls, savepoint_verify
@@ -46,6 +47,7 @@ __all__ = [
     "KeyPage",
     "KeyState",
     "Overview",
+    "Removed",
     "Repair",
     "Rescaled",
     "Restored",
@@ -66,6 +68,7 @@ __all__ = [
     "jars",
     "open_checkpoint",
     "read_state",
+    "remove_state",
     "rescale",
     "savepoint_create",
     "savepoint_ls",
@@ -97,6 +100,7 @@ _HOMES = {
     "KeyPage": "holdfast.ops.inspect.state_reader",
     "KeyState": "holdfast.ops.inspect.state_reader",
     "Overview": "holdfast.ops.inspect.overview",
+    "Removed": "holdfast.ops.move.removing",
     "Repair": "holdfast.ops.upkeep.repair",
     "Rescaled": "holdfast.ops.move.rescale",
     "Restored": "holdfast.ops.move.restore",
@@ -117,6 +121,7 @@ _HOMES = {
     "jars": "holdfast.spark.session.fetching",
     "open_checkpoint": "holdfast.checkpoint.layout",
     "read_state": "holdfast.ops.inspect.state_frame",
+    "remove_state": "holdfast.ops.move.removing",
     "rescale": "holdfast.ops.move.rescale",
     "savepoint_create": "holdfast.ops.move.savepoint",
     "savepoint_ls": "holdfast.ops.move.savepoint",

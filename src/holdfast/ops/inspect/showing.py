@@ -21,7 +21,7 @@ from holdfast.ops.reading.steps import StepRef, choose_step, docs_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ShownCell", "StateView", "shown_cells", "state_show"]
+__all__ = ["ShownCell", "StateView", "WantedWindow", "shown_cells", "state_show", "steps_with_cell"]
 
 _WINDOWS_TOLD = 10
 
@@ -91,7 +91,7 @@ class Wanted(NamedTuple):
 
 
 def _view(source: StateSource, batch: int, wanted: Wanted) -> StateView:
-    steps = _with_cell(choose_step(source.steps(batch), wanted.step, source.place.path), wanted.cell)
+    steps = steps_with_cell(choose_step(source.steps(batch), wanted.step, source.place.path), wanted.cell)
     shown: list[ShownCell] = []
     more = False
     for ref in steps:
@@ -148,7 +148,7 @@ def shown_cells(step: str, found: StoredCell, only: str | None = None) -> Iterat
         )
 
 
-def _with_cell(steps: list[StepRef], cell: str | None) -> list[StepRef]:
+def steps_with_cell(steps: list[StepRef], cell: str | None) -> list[StepRef]:
     """The steps that have a cell or timer of this name. If none has, raises InputError with the existing names."""
     if cell is None:
         return steps
