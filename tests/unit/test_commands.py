@@ -9,7 +9,7 @@ from holdfast.cli.main import app
 
 WITHOUT_A_FUNCTION = {"run", "top", "ui"}
 """A script is run as `python` runs it: from Python, import it."""
-WITHOUT_A_COMMAND = {"open_checkpoint", "read_state"}
+WITHOUT_A_COMMAND = {"open_checkpoint", "read_changes", "read_state", "stream_changes"}
 """They give what only a program can hold."""
 OTHERWISE = {"state_rm": "remove_state"}
 """A shell has a short word for it, and Python a plain one."""

@@ -27,6 +27,7 @@ from holdfast.errors import InputError
 from holdfast.model.extras import require_tools
 
 if TYPE_CHECKING:
+    from holdfast.ops.move.formats.choice import FormatName
     from holdfast.ops.move.merging import OnConflict
 
 __all__ = ["diff", "export", "history", "import_", "ls", "rm", "schema", "show"]
@@ -208,12 +209,14 @@ def export(
     checkpoint: Checkpoint,
     directory: Annotated[str, typer.Argument(metavar="DIR", help="Where to write; must not exist.")],
     batch: Batch = None,
+    form: Annotated[str, typer.Option("--format", help="parquet, avro or json; the rows are the same.")] = "parquet",
     as_json: AsJson = False,
 ) -> None:
-    """Write the state as Parquet files that can be edited and imported."""
+    """Write the state as files that can be edited and imported."""
+    name = cast("FormatName", form)  # `state_export` refuses any other word
     with quiet_spark() as spark, working("Exporting") as report:
-        made = ops.state_export(spark, checkpoint, directory, batch=batch, report=report)
-    result = {"export": made.path, "job": made.job, "batch": made.batch, "rows": made.rows}
+        made = ops.state_export(spark, checkpoint, directory, batch=batch, format=name, report=report)
+    result = {"export": made.path, "job": made.job, "batch": made.batch, "format": made.format, "rows": made.rows}
 
     def lines() -> None:
         for step, rows in made.rows.items():

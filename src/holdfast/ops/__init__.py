@@ -8,6 +8,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
+    from holdfast.ops.inspect.change_frames import read_changes, stream_changes
     from holdfast.ops.inspect.compare import Change, Diff, state_diff, state_history
     from holdfast.ops.inspect.overview import Overview, checkpoint_show
     from holdfast.ops.inspect.schema import CellSchema, StepSchema, TimerSchema, state_schema
@@ -67,6 +68,7 @@ __all__ = [
     "health",
     "jars",
     "open_checkpoint",
+    "read_changes",
     "read_state",
     "remove_state",
     "rescale",
@@ -82,6 +84,7 @@ __all__ = [
     "state_schema",
     "state_show",
     "stop",
+    "stream_changes",
 ]
 
 _HOMES = {
@@ -120,6 +123,7 @@ _HOMES = {
     "health": "holdfast.ops.upkeep.health",
     "jars": "holdfast.spark.session.fetching",
     "open_checkpoint": "holdfast.checkpoint.layout",
+    "read_changes": "holdfast.ops.inspect.change_frames",
     "read_state": "holdfast.ops.inspect.state_frame",
     "remove_state": "holdfast.ops.move.removing",
     "rescale": "holdfast.ops.move.rescale",
@@ -135,6 +139,7 @@ _HOMES = {
     "state_schema": "holdfast.ops.inspect.schema",
     "state_show": "holdfast.ops.inspect.showing",
     "stop": "holdfast.ops.move.stopping",
+    "stream_changes": "holdfast.ops.inspect.change_frames",
 }
 
 _WITHOUT_SPARK = {

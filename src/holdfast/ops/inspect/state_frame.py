@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.engine.stored.readable import to_json
-from holdfast.engine.stored.reading import HIDDEN, Blobs, StoredCell, read_group
+from holdfast.engine.stored.reading import HIDDEN, Blobs, read_group
 from holdfast.model.time.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from holdfast.model.windows.bounded import GlobalWindow
 from holdfast.ops.reading.blobs import StepRef, choose_step, map_groups, step_blobs, steps_of
@@ -61,15 +61,14 @@ def _state_frame(
             if cell.kind == HIDDEN and not hidden:
                 continue
             for name, value in named_values(cell.table, cell.slot):
-                times = (window_struct(cell), name, cell.kind, to_json(value), clamped(cell.expires_micros))
+                times = (window_struct(cell.window.window), name, cell.kind, to_json(value), clamped(cell.expires_micros))
                 yield (ref.name, key_text(cell.slot), *times, numbers.get(label))
 
     return map_groups(step_blobs(spark, place, ref, batch), rows, STATE_SCHEMA)
 
 
-def window_struct(cell: StoredCell) -> dict[str, int] | None:
-    """A cell's window as a struct of times; None for the global one."""
-    window = cell.window.window
+def window_struct(window: Any) -> dict[str, int] | None:
+    """A window as a struct of times; None for the global one."""
     if isinstance(window, GlobalWindow):
         return None
     return {"start": clamped(window.start.micros) or 0, "end": clamped(window.end.micros) or 0}

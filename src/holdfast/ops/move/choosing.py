@@ -121,11 +121,11 @@ def _rows(
 
 def _told(label: int, cell: StoredCell) -> Iterator[tuple[Any, ...]]:
     """What is known of a cell; of a timer with tags, of each of them."""
-    stored = cell.spec.name
+    stored, window = cell.spec.name, cell.window.window
     tags = list(cell.entry) if stored.startswith("~tags:") else [None]
     kind = HELD_BACK if stored == "~held" else cell.kind
     expires = None if cell.expires_micros is None else time_text(Timestamp(micros=cell.expires_micros))
     for (name, value), tag in zip(named_values(cell.table, cell.slot), tags, strict=True):
-        shown = (key_text(cell.slot), window_struct(cell), name, kind, to_json(value), clamped(cell.expires_micros))
+        about = (name, kind, to_json(value), clamped(cell.expires_micros))
         where = (label, slot_to_bytes(cell.slot), cell.window.data, stored, tag)
-        yield (*shown, *where, window_text(cell.window.window), to_text(value), expires)
+        yield (key_text(cell.slot), window_struct(window), *about, *where, window_text(window), to_text(value), expires)
