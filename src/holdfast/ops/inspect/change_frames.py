@@ -15,7 +15,6 @@ from holdfast.ops.reading.direct import DirectSource
 from holdfast.ops.reading.steps import choose_step
 from holdfast.ops.reading.through_spark import SparkSource
 from holdfast.spark.types.arrow import arrow_schema
-from holdfast.spark.types.schemas import read_schema
 
 __all__ = ["read_changes", "stream_changes"]
 
@@ -109,10 +108,10 @@ def _through_spark(
     import pyarrow as pa
 
     source = SparkSource(spark, place)
-    columns = arrow_schema(read_schema(CHANGES_SCHEMA, place.path))
+    columns = arrow_schema(CHANGES_SCHEMA)
     found = []
     for ref in choose_step(source.steps(end), step, place.path):
         for batch, changes in change_rows(source, ref, ref.labels, batches, start, trust_pickle=trust_pickle):
             found += list(record_batches(rows_of_changes(ref.name, batch, changes), columns))
     table = pa.Table.from_batches(found, schema=columns)
-    return spark.createDataFrame(table, schema=read_schema(CHANGES_SCHEMA, place.path))
+    return spark.createDataFrame(table, schema=CHANGES_SCHEMA)

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.ops.inspect.changes import (
@@ -34,14 +34,23 @@ from holdfast.ops.reading.direct import DirectSource
 from holdfast.ops.reading.keys import key_text
 from holdfast.ops.reading.steps import choose_step
 from holdfast.spark.types.arrow import arrow_schema
-from holdfast.spark.types.schemas import read_schema
 
 __all__ = ["CHANGES_SCHEMA", "ChangeSource", "rows_of_changes"]
 
+_TEXT = StringType()
 CHANGES_SCHEMA = (
-    "batch long, step string, key string, window struct<start:timestamp,end:timestamp>, cell string, kind string, "
-    "change string, before string, after string"
+    StructType()
+    .add("batch", LongType())
+    .add("step", _TEXT)
+    .add("key", _TEXT)
+    .add("window", StructType().add("start", TimestampType()).add("end", TimestampType()))
+    .add("cell", _TEXT)
+    .add("kind", _TEXT)
+    .add("change", _TEXT)
+    .add("before", _TEXT)
+    .add("after", _TEXT)
 )
+"""As types, since workers cannot read them from a text."""
 
 
 def rows_of_changes(step: str, batch: int, changes: Sequence[Valued]) -> Iterator[tuple[Any, ...]]:
@@ -81,7 +90,7 @@ class ChangeSource(DataSource):
     def name(cls) -> str:
         return "holdfast_changes"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return CHANGES_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -99,7 +108,7 @@ def _planned(asked: _Asked, place: Checkpoint, start: int, end: int) -> list[_Ra
 def _read(asked: _Asked, wanted: Any) -> Iterator[pa.RecordBatch]:
     place = asked.open()
     source = DirectSource(place)
-    columns = arrow_schema(read_schema(CHANGES_SCHEMA, wanted.part.step))
+    columns = arrow_schema(CHANGES_SCHEMA)
     (ref,) = choose_step(source.steps(wanted.end), wanted.part.step, place.path)
     batches = committed_range(place, wanted.start, wanted.end)
     found = change_rows(source, ref, wanted.part.labels, batches, wanted.start, trust_pickle=asked.trust_pickle)
