@@ -17,14 +17,14 @@ SCHEMA = "card string, amount long, at timestamp"
 class Everything(hf.DoFn):
     """Keeps one of each, and tells what it has."""
 
-    COUNT = hf.ValueStateSpec("count", hf.VarIntCoder())
+    COUNT = hf.ValueStateSpec("count", hf.VarIntCoder(), doc="How many payments.")
     AMOUNTS = hf.BagStateSpec("amounts")
     KINDS = hf.SetStateSpec("kinds")
     BY_KIND = hf.MapStateSpec("by_kind", hf.StrUtf8Coder(), hf.VarIntCoder(), ttl=hf.Ttl("1 day", time="event"))
     TIMES = hf.OrderedListStateSpec("times")
     TOTAL = hf.CombiningValueStateSpec("total", sum)
     SECRET = hf.ValueStateSpec("secret", hf.PickleCoder())
-    DUE = hf.TimerSpec("due", hf.TimeDomain.WATERMARK)
+    DUE = hf.TimerSpec("due", hf.TimeDomain.WATERMARK, doc="When the card was quiet for a while.")
 
     def process(
         self,

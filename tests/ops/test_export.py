@@ -14,7 +14,7 @@ from holdfast.checkpoint.lock import holding
 from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CorruptState, InputError
 from holdfast.ops.inspect.state_frame import read_state
-from holdfast.ops.move.export import state_export
+from holdfast.ops.move.export import read_export, state_export
 from holdfast.ops.move.importing import state_import
 
 from .payments import Payments
@@ -65,6 +65,37 @@ def test_the_round_trip_is_exact_and_the_job_goes_on(spark, payments, tmp_path):
     assert made.batch == 3
     assert cells(spark, checkpoint) == payments.state
     assert payments.run(checkpoint, key_groups=3) == payments.expected
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_every_format_is_as_exact(spark, payments, tmp_path, form):
+    made = state_export(spark, payments.stopped, str(tmp_path / "export"), format=form)
+    assert made == read_export(spark, str(tmp_path / "export"))
+    assert {file.suffix for file in (tmp_path / "export" / "state").glob("*/*")} == {f".{form}"}
+    state_import(spark, str(tmp_path / "export"), str(tmp_path / "imported"))
+    assert cells(spark, str(tmp_path / "imported")) == payments.state
+
+
+def test_json_is_edited_line_by_line(spark, payments, tmp_path, capsys):
+    out = tmp_path / "export"
+    assert main(["state", "export", payments.stopped, str(out), "--format", "json", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["format"] == "json"
+    file = next((out / "state" / "running").glob("*.json"))
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    for row in rows:
+        row.update({"value": 7} if row["key"] == {"card": "card 1"} else {})
+    kept = [row for row in rows if row["key"] != {"card": "card 2"}]
+    file.write_text(
+        "".join(json.dumps(row) + "\n" for row in [*kept, {"key": {"card": "new"}, "cell": "total", "value": 5}])
+    )
+    state_import(spark, str(out), str(tmp_path / "imported"))
+    told = {row.key: row.value for row in read_state(spark, str(tmp_path / "imported"), step="running").collect()}
+    assert (told["card 1"], told["new"]) == ("7", "5")
+    assert "card 2" not in told
+    file.write_text('{"key": {"card": 5}, "cell": "total", "value": 5}')
+    with pytest.raises(InputError, match="A line is not a row of an export"):
+        state_import(spark, str(out), str(tmp_path / "other"))
+    assert not (tmp_path / "other").exists()
 
 
 def test_what_was_edited_is_what_the_job_sees(spark, payments, export, tmp_path):
@@ -240,6 +271,8 @@ def test_what_cannot_be_imported(spark, payments, tmp_path):
         state_import(spark, str(tmp_path), str(tmp_path / "new"))
     with pytest.raises(CheckpointError, match="There is something at"):
         state_import(spark, payments.export, payments.stopped)
+    with pytest.raises(InputError, match="'xml' is not a format"):
+        state_export(spark, payments.stopped, str(tmp_path / "export"), format="xml")
     with pytest.raises(InputError, match="not a policy"):
         state_import(spark, payments.export, payments.stopped, on_conflict="guess")
 

@@ -169,7 +169,7 @@ def test_what_was_to_be_done_need_not_be_known(left):
     checkpoint = left(1)
     (checkpoint / "holdfast" / "replacement" / "holdfast" / "manifest.json").write_text("[]")
     said = checkpoint_repair(None, str(checkpoint)).interrupted
-    assert said == "a replacement of the state (state import, or rescale) had been interrupted, and was undone"
+    assert said == "a replacement of the state (state import, state rm, or rescale) had been interrupted, and was undone"
 
 
 def test_finishing_is_killed_too(left):

@@ -13,6 +13,15 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
+from holdfast.engine.stored.words import (
+    coder_words,
+    combiner_words,
+    duration_words,
+    limit_words,
+    ttl_words,
+    window_words,
+    without_secrets,
+)
 from holdfast.errors import InputError
 from holdfast.model.state.limits import Limits
 from holdfast.spark.graph.description import (
@@ -31,15 +40,6 @@ from holdfast.spark.graph.picture.explanation import Explanation
 from holdfast.spark.graph.picture.measure import cut, width_of
 from holdfast.spark.graph.picture.svg import svg_of
 from holdfast.spark.graph.picture.text import text_of
-from holdfast.spark.graph.words import (
-    coder_words,
-    combiner_words,
-    duration_words,
-    limit_words,
-    ttl_words,
-    window_words,
-    without_secrets,
-)
 
 CARD = (ColumnView("card", "string"),)
 SVG = "{http://www.w3.org/2000/svg}"

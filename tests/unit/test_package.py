@@ -34,6 +34,7 @@ INNER_MODULES = {
     "holdfast.model.coders.plain_format",
     "holdfast.model.coders.record_shapes",
     "holdfast.model.functions.culprits",
+    "holdfast.model.docs",
     "holdfast.model.extras",
     "holdfast.model.foreign",
     "holdfast.model.functions.options",

@@ -81,7 +81,7 @@ def _operation(files: Files, checkpoint: str) -> str:
     ]
     if changed:
         return f"a change of key groups (rescale: {', '.join(changed)})"
-    return "a replacement of the state (state import, or rescale)"
+    return "a replacement of the state (state import, state rm, or rescale)"
 
 
 def _key_groups(stored: bytes | None) -> dict[str, Any]:

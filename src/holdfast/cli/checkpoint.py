@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +11,19 @@ import typer
 from holdfast import ops
 from holdfast.cli.app import checkpoint as group
 from holdfast.cli.arguments import Batch, Checkpoint
-from holdfast.cli.output import AsJson, console, give, say, size_text, spark_for, table, with_spark_if_needed, working
+from holdfast.cli.output import (
+    AsJson,
+    check_confirmed,
+    console,
+    give,
+    say,
+    size_text,
+    spark_for,
+    table,
+    with_spark_if_needed,
+    working,
+)
 from holdfast.engine.stored.readable import counted
-from holdfast.errors import InputError
 from holdfast.model.extras import require_tools
 
 if TYPE_CHECKING:
@@ -145,18 +154,9 @@ def repair(
             give({**asdict(plan), "done": False}, as_json, lambda: _show_repair(plan, done=False))
             return
         if not yes:
-            _ask(plan, as_json)
+            check_confirmed(lambda: _show_repair(plan, done=False), as_json)
         done = ops.checkpoint_repair(spark, path)
     give({**asdict(done), "done": True}, as_json, lambda: _show_repair(done, done=True))
-
-
-def _ask(plan: Repair, as_json: bool) -> None:
-    if as_json or not sys.stdin.isatty():
-        raise InputError(
-            "Nothing was done: this needs confirmation.", todo="add --yes, or --dry-run to see what would be done"
-        )
-    _show_repair(plan, done=False)
-    typer.confirm("Do it?", abort=True)
 
 
 def _show_repair(plan: Repair, *, done: bool) -> None:

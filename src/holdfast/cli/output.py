@@ -25,11 +25,12 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.engine.stored.readable import visible
-from holdfast.errors import HoldfastError, NeedsSpark
+from holdfast.errors import HoldfastError, InputError, NeedsSpark
 
 __all__ = [
     "AsJson",
     "Report",
+    "check_confirmed",
     "console",
     "error_console",
     "give",
@@ -153,6 +154,16 @@ def text(content: object, style: str = "") -> Text:
 def say(content: object) -> None:
     """Prints a line."""
     console.print(text(content))
+
+
+def check_confirmed(show: Callable[[], None], as_json: bool) -> None:
+    """Shows what is about to be done, and asks. Raises InputError if there is nobody to ask."""
+    if as_json or not sys.stdin.isatty():
+        raise InputError(
+            "Nothing was done: this needs confirmation.", todo="add --yes, or --dry-run to see what would be done"
+        )
+    show()
+    typer.confirm("Do it?", abort=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:

@@ -1,4 +1,4 @@
-"""`holdfast state`: show, compare, export and import state."""
+"""`holdfast state`: show, describe, compare, remove, export and import state."""
 
 from __future__ import annotations
 
@@ -10,15 +10,27 @@ import typer
 from holdfast import ops
 from holdfast.cli.app import state
 from holdfast.cli.arguments import Batch, Checkpoint, Limit, StepName, TrustPickle
-from holdfast.cli.output import AsJson, Report, console, give, quiet_spark, say, with_spark_if_needed, working
-from holdfast.cli.state_views import changes_table, show_step, step_table
+from holdfast.cli.output import (
+    AsJson,
+    Report,
+    check_confirmed,
+    console,
+    give,
+    quiet_spark,
+    say,
+    with_spark_if_needed,
+    working,
+)
+from holdfast.cli.state_views import changes_table, show_markdown, show_removed, show_schema, show_step, step_table
 from holdfast.engine.stored.readable import counted
+from holdfast.errors import InputError
 from holdfast.model.extras import require_tools
 
 if TYPE_CHECKING:
+    from holdfast.ops.move.formats.choice import FormatName
     from holdfast.ops.move.merging import OnConflict
 
-__all__ = ["diff", "export", "history", "import_", "ls", "show"]
+__all__ = ["diff", "export", "history", "import_", "ls", "rm", "schema", "show"]
 
 
 @state.command("ls")
@@ -41,6 +53,27 @@ def ls(checkpoint: Checkpoint, batch: Batch = None, as_json: AsJson = False) -> 
             console.print(step_table(step))
 
     give(result, as_json, tables)
+
+
+@state.command("schema")
+def schema(
+    checkpoint: Checkpoint,
+    step: StepName = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Describe what is kept: steps, windows, cells, kinds, coders, time to live, timers, and their descriptions."""
+    require_tools("holdfast state schema")
+    if markdown and as_json:
+        raise InputError("--markdown and --json were both given.", todo="choose one")
+
+    def read(spark: Any, report: Report) -> tuple[str | None, list[ops.StepSchema]]:
+        steps = ops.state_schema(spark, checkpoint, step=step)
+        return ops.open_checkpoint(spark, checkpoint).manifest.get("job"), steps
+
+    job, steps = with_spark_if_needed("Reading the state", read)
+    result = {"checkpoint": checkpoint, "job": job, "steps": [asdict(each) for each in steps]}
+    give(result, as_json, lambda: show_markdown(job, steps) if markdown else show_schema(steps))
 
 
 @state.command("show")
@@ -73,11 +106,55 @@ def show(
 
     def tables() -> None:
         for name in view.step_names:
-            show_step(name, view.batch, [shown for shown in view.cells if shown.step == name])
+            show_step(name, view.batch, [shown for shown in view.cells if shown.step == name], view.docs.get(name, {}))
         if view.more:
             say(f"There is more: these are the first {limit} keys and windows of each step. Use --limit or --key.")
 
     give({"checkpoint": checkpoint, **asdict(view)}, as_json, tables)
+
+
+@state.command("rm")
+def rm(
+    checkpoint: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a stopped job.")],
+    step: StepName = None,
+    key: Annotated[str | None, typer.Option(help="The key to remove; several columns as a JSON list.")] = None,
+    cell: Annotated[str | None, typer.Option(help="Only this cell or timer.")] = None,
+    window: Annotated[str | None, typer.Option(help="Only the window that contains this time.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Only cells for which this is true: SQL over the columns of holdfast.ops.read_state.")
+    ] = None,
+    whole_keys: Annotated[
+        bool, typer.Option("--whole-keys", help="Everything of the keys and windows that have such a cell.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    limit: Limit = 20,
+    trust_pickle: TrustPickle = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove state of a stopped job, which goes on as if its function had cleared it."""
+
+    def work(spark: Any, dry: bool) -> ops.Removed:
+        return ops.remove_state(
+            spark,
+            checkpoint,
+            step=step,
+            key=key,
+            cell=cell,
+            window=window,
+            where=where,
+            whole_keys=whole_keys,
+            dry_run=dry,
+            limit=limit,
+            trust_pickle=trust_pickle,
+        )
+
+    with quiet_spark() as spark:
+        result = work(spark, dry=dry_run or not yes)
+        if result.keys and not dry_run and not yes:
+            check_confirmed(lambda: show_removed(result), as_json)
+            result = work(spark, dry=False)
+    give(asdict(result), as_json, lambda: show_removed(result))
 
 
 @state.command("diff")
@@ -132,12 +209,14 @@ def export(
     checkpoint: Checkpoint,
     directory: Annotated[str, typer.Argument(metavar="DIR", help="Where to write; must not exist.")],
     batch: Batch = None,
+    form: Annotated[str, typer.Option("--format", help="parquet, avro or json; the rows are the same.")] = "parquet",
     as_json: AsJson = False,
 ) -> None:
-    """Write the state as Parquet files that can be edited and imported."""
+    """Write the state as files that can be edited and imported."""
+    name = cast("FormatName", form)  # `state_export` refuses any other word
     with quiet_spark() as spark, working("Exporting") as report:
-        made = ops.state_export(spark, checkpoint, directory, batch=batch, report=report)
-    result = {"export": made.path, "job": made.job, "batch": made.batch, "rows": made.rows}
+        made = ops.state_export(spark, checkpoint, directory, batch=batch, format=name, report=report)
+    result = {"export": made.path, "job": made.job, "batch": made.batch, "format": made.format, "rows": made.rows}
 
     def lines() -> None:
         for step, rows in made.rows.items():

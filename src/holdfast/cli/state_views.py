@@ -6,8 +6,8 @@ each key and window gets a heading, with a line for each cell below it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import RenderableType
@@ -17,7 +17,11 @@ from rich.table import Table
 from holdfast.cli.output import console, say, size_text, table, text
 from holdfast.engine.stored.readable import counted, visible
 
-__all__ = ["changes_table", "show_step", "step_table"]
+if TYPE_CHECKING:
+    from holdfast.ops.inspect.schema import StepSchema
+    from holdfast.ops.move.removing import Removed
+
+__all__ = ["changes_table", "show_markdown", "show_removed", "show_schema", "show_step", "step_table"]
 
 Entry = tuple[str, str]
 """A key and a window."""
@@ -37,14 +41,40 @@ def step_table(step: Any) -> Table:
         made.add_column(name)
     for name in ("keys and windows", "bytes"):
         made.add_column(name, justify="right")
+    has_docs = any(cell.doc for cell in step.cells)
+    if has_docs:
+        made.add_column("doc", overflow="fold")
     for cell in step.cells:
         row = (cell.name, cell.kind, cell.coder, cell.ttl or "", f"{cell.keys:,}", size_text(cell.bytes))
-        made.add_row(*map(text, row))
+        made.add_row(*map(text, (*row, *([cell.doc or ""] if has_docs else []))))
     return made
 
 
-def show_step(step: str, batch: int, cells: list[Any]) -> None:
-    """Shows the cells of a step, by key and window."""
+def show_schema(steps: Iterable[StepSchema]) -> None:
+    """Shows what each step keeps: its cells and its timers, under a line with what is so for all of it."""
+    from holdfast.ops.inspect.schema_text import facts_of, kind_of
+
+    for step in steps:
+        console.print(text(step.step, "bold"))
+        say("  " + "; ".join(f"{name}: {value}" for name, value in facts_of(step)))
+        if step.cells:
+            rows = [(cell.name, kind_of(cell), cell.coder, cell.ttl or "", cell.doc or "") for cell in step.cells]
+            console.print(table("", ("cell", "kind", "coder", "ttl", "doc"), rows))
+        if step.timers:
+            timers = [(timer.name, timer.domain, timer.doc or "") for timer in step.timers]
+            console.print(table("", ("timer", "follows", "doc"), timers))
+
+
+def show_markdown(job: str | None, steps: Iterable[StepSchema]) -> None:
+    """Shows the same as Markdown."""
+    from holdfast.ops.inspect.schema_text import schema_markdown
+
+    for line in schema_markdown(steps, job):
+        say(line)
+
+
+def show_step(step: str, batch: int, cells: list[Any], docs: Mapping[str, str] | None = None) -> None:
+    """Shows the cells of a step, by key and window, and what their authors say of them."""
     entries: dict[Entry, dict[str, Any]] = {}
     for cell in cells:
         entries.setdefault((cell.key, cell.window), {})[cell.cell] = cell
@@ -58,6 +88,27 @@ def show_step(step: str, batch: int, cells: list[Any]) -> None:
     else:
         for block in _as_blocks(entries):
             console.print(block)
+    shown = {cell.cell.partition("[")[0] for cell in cells} | {cell.cell for cell in cells}
+    for name, doc in (docs or {}).items():
+        if name in shown:
+            console.print(text(f"  {name}: {doc}", "dim"))
+
+
+def show_removed(found: Removed) -> None:
+    """Shows what goes, or has gone."""
+    if not found.keys:
+        say(f"Nothing in {found.checkpoint} matches after micro-batch {found.batch}; nothing is removed.")
+        return
+    for step in found.keys:
+        show_step(step, found.batch, [cell for cell in found.cells if cell.step == step])
+    if found.total > len(found.cells):
+        say(f"These are the first {counted(len(found.cells), 'cell')} and timers. Use --limit for more.")
+    verb = "removed" if found.done else "to remove"
+    for step, keys in found.keys.items():
+        say(f"{verb}: {step}, {counted(keys, 'key and window', 'keys and windows')}")
+    say(f"{verb}: {counted(found.total, 'cell or timer', 'cells and timers')} in all")
+    if found.planned_batch is not None:
+        say(f"Micro-batch {found.planned_batch} is planned: the next start processes it over what is left.")
 
 
 def _as_table(entries: dict[Entry, dict[str, Any]]) -> Table:

@@ -8,14 +8,17 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
+    from holdfast.ops.inspect.change_frames import read_changes, stream_changes
     from holdfast.ops.inspect.compare import Change, Diff, state_diff, state_history
     from holdfast.ops.inspect.overview import Overview, checkpoint_show
+    from holdfast.ops.inspect.schema import CellSchema, StepSchema, TimerSchema, state_schema
     from holdfast.ops.inspect.showing import ShownCell, StateView, state_show
     from holdfast.ops.inspect.state_frame import read_state
     from holdfast.ops.inspect.state_reader import KeyPage, KeyState, StateReader, StepInfo
     from holdfast.ops.inspect.summary import CellSummary, StepSummary, state_ls
     from holdfast.ops.move.export import Export, state_export
     from holdfast.ops.move.importing import Imported, state_import
+    from holdfast.ops.move.removing import Removed, remove_state
     from holdfast.ops.move.rescale import Rescaled, rescale
     from holdfast.ops.move.restore import Restored, savepoint_restore
     from holdfast.ops.move.savepoint import savepoint_create, savepoint_ls, savepoint_verify
@@ -31,6 +34,7 @@ if _typing.TYPE_CHECKING:
 
 __all__ = [
     "Advice",
+    "CellSchema",
     "CellSummary",
     "Change",
     "Check",
@@ -44,6 +48,7 @@ __all__ = [
     "KeyPage",
     "KeyState",
     "Overview",
+    "Removed",
     "Repair",
     "Rescaled",
     "Restored",
@@ -51,8 +56,10 @@ __all__ = [
     "StateReader",
     "StateView",
     "StepInfo",
+    "StepSchema",
     "StepSummary",
     "Thresholds",
+    "TimerSchema",
     "advise",
     "checkpoint_repair",
     "checkpoint_show",
@@ -61,7 +68,9 @@ __all__ = [
     "health",
     "jars",
     "open_checkpoint",
+    "read_changes",
     "read_state",
+    "remove_state",
     "rescale",
     "savepoint_create",
     "savepoint_ls",
@@ -72,12 +81,15 @@ __all__ = [
     "state_history",
     "state_import",
     "state_ls",
+    "state_schema",
     "state_show",
     "stop",
+    "stream_changes",
 ]
 
 _HOMES = {
     "Advice": "holdfast.ops.upkeep.advise",
+    "CellSchema": "holdfast.ops.inspect.schema",
     "CellSummary": "holdfast.ops.inspect.summary",
     "Change": "holdfast.ops.inspect.compare",
     "Check": "holdfast.ops.upkeep.doctor",
@@ -91,6 +103,7 @@ _HOMES = {
     "KeyPage": "holdfast.ops.inspect.state_reader",
     "KeyState": "holdfast.ops.inspect.state_reader",
     "Overview": "holdfast.ops.inspect.overview",
+    "Removed": "holdfast.ops.move.removing",
     "Repair": "holdfast.ops.upkeep.repair",
     "Rescaled": "holdfast.ops.move.rescale",
     "Restored": "holdfast.ops.move.restore",
@@ -98,8 +111,10 @@ _HOMES = {
     "StateReader": "holdfast.ops.inspect.state_reader",
     "StateView": "holdfast.ops.inspect.showing",
     "StepInfo": "holdfast.ops.inspect.state_reader",
+    "StepSchema": "holdfast.ops.inspect.schema",
     "StepSummary": "holdfast.ops.inspect.summary",
     "Thresholds": "holdfast.watch.health.thresholds",
+    "TimerSchema": "holdfast.ops.inspect.schema",
     "advise": "holdfast.ops.upkeep.advise",
     "checkpoint_repair": "holdfast.ops.upkeep.repair",
     "checkpoint_show": "holdfast.ops.inspect.overview",
@@ -108,7 +123,9 @@ _HOMES = {
     "health": "holdfast.ops.upkeep.health",
     "jars": "holdfast.spark.session.fetching",
     "open_checkpoint": "holdfast.checkpoint.layout",
+    "read_changes": "holdfast.ops.inspect.change_frames",
     "read_state": "holdfast.ops.inspect.state_frame",
+    "remove_state": "holdfast.ops.move.removing",
     "rescale": "holdfast.ops.move.rescale",
     "savepoint_create": "holdfast.ops.move.savepoint",
     "savepoint_ls": "holdfast.ops.move.savepoint",
@@ -119,8 +136,10 @@ _HOMES = {
     "state_history": "holdfast.ops.inspect.compare",
     "state_import": "holdfast.ops.move.importing",
     "state_ls": "holdfast.ops.inspect.summary",
+    "state_schema": "holdfast.ops.inspect.schema",
     "state_show": "holdfast.ops.inspect.showing",
     "stop": "holdfast.ops.move.stopping",
+    "stream_changes": "holdfast.ops.inspect.change_frames",
 }
 
 _WITHOUT_SPARK = {
@@ -134,6 +153,7 @@ _WITH_TOOLS = {
     "holdfast.checkpoint.layout",
     "holdfast.ops.upkeep.verify",
     "holdfast.ops.inspect.compare",
+    "holdfast.ops.inspect.schema",
     "holdfast.ops.inspect.showing",
     "holdfast.ops.inspect.state_reader",
     "holdfast.ops.inspect.summary",

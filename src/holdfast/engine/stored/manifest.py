@@ -17,6 +17,7 @@ from holdfast.engine.stored.documents import Malformed, parse_json
 from holdfast.engine.stored.manifest_form import check_manifest
 from holdfast.errors import CorruptState, StateConflict
 from holdfast.model.coders import coder_from_description
+from holdfast.model.docs import without_doc
 from holdfast.model.state.specs import State, StateSpec
 
 __all__ = [
@@ -190,7 +191,7 @@ def _step_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[s
     old_timers = {timer["name"]: timer for timer in old["timers"]}
     for timer in new["timers"]:
         known = old_timers.get(timer["name"])
-        if known is not None and known != timer:
+        if known is not None and without_doc(known) != without_doc(timer):
             yield (
                 f"the timer {timer['name']!r} was in the domain {known['time_domain']} and is in {timer['time_domain']} now."
             )

@@ -36,11 +36,13 @@ class _Cell(msgspec.Struct):
     key_coder: dict[str, Any] | None = None
     ttl: _Ttl | None = None
     kept: bool = False
+    doc: str | None = None
 
 
 class _Timer(msgspec.Struct):
     name: Annotated[str, msgspec.Meta(min_length=1)]
     time_domain: Literal["watermark", "real_time"]
+    doc: str | None = None
 
 
 class _Windowing(msgspec.Struct):

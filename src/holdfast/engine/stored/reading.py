@@ -115,6 +115,7 @@ class StoredLayout(Layout):
         self.seen = self.held = self.panes = None
         self.age = self.positions[AGE]
         self.keeps_last_use = False
+        self.gives_whole_windows = False
         self.stamps = {}
 
     def kind_of(self, spec: StateSpec[State]) -> str:

@@ -16,6 +16,7 @@ from holdfast.errors import InvalidStep
 from holdfast.model.aggregate.combine import CombineFn
 from holdfast.model.coders import Coder, default_coder
 from holdfast.model.coders.pickled import annotation_problems
+from holdfast.model.docs import doc_problems, with_doc
 from holdfast.model.state.ttl import Ttl
 from holdfast.model.state.upgrade import Upgrade
 from holdfast.model.time.timestamps import Duration, Timestamp
@@ -199,6 +200,8 @@ class CellOptions(TypedDict, total=False):
     """The cell's former name in stored state."""
     upgrade: Upgrade | Callable[..., object] | None
     """Converts values stored with another coder: a function, or an `Upgrade`."""
+    doc: str | None
+    """What the cell holds, in a sentence or two, for whoever looks at the state. It is no part of the state."""
 
 
 class StateSpec(Generic[LiveT]):
@@ -220,6 +223,7 @@ class StateSpec(Generic[LiveT]):
         ttl: Ttl | Duration | int | float | str | None = None,
         was: str | None = None,
         upgrade: Upgrade | Callable[..., object] | None = None,
+        doc: str | None = None,
     ) -> None:
         self.name = name
         self.coder: Coder[Any] = default_coder() if coder is None else coder
@@ -230,6 +234,8 @@ class StateSpec(Generic[LiveT]):
         """The cell's former name in stored state."""
         self.upgrade: Upgrade | None = self._made(Upgrade, upgrade)
         """Converts values stored with another coder."""
+        self.doc = doc
+        """What the cell holds, for whoever looks at the state."""
 
     def _made(self, kind: Any, given: Any) -> Any:
         """The given `Ttl` or `Upgrade`, or one made from what was given."""
@@ -249,11 +255,14 @@ class StateSpec(Generic[LiveT]):
         yield from (f"The cell {self.name!r}: {problem}" for problem in self._made_wrong)
         if self.was is not None and (not isinstance(self.was, str) or not self.was or self.was == self.name):
             yield f"The cell {self.name!r} has was={self.was!r}; give the cell's former name, which must be another one."
+        yield from doc_problems(self.doc, f"The cell {self.name!r}")
 
     def describe(self) -> dict[str, object]:
         """What a manifest records about this cell."""
         described: dict[str, object] = {"name": self.name, "kind": self.kind, "coder": self.coder.describe()}
-        return described if self.ttl is None else {**described, "ttl": self.ttl.describe()}
+        if self.ttl is not None:
+            described["ttl"] = self.ttl.describe()
+        return with_doc(described, self.doc)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"

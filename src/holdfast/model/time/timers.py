@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from holdfast.errors import InvalidStep
+from holdfast.model.docs import doc_problems, with_doc
 from holdfast.model.time.timestamps import Timestamp
 
 __all__ = ["TimeDomain", "Timer", "TimerSpec", "on_timer", "timers_of"]
@@ -48,9 +49,11 @@ class Timer(abc.ABC):
 class TimerSpec:
     """The declaration of a timer. Specs are compared by identity; within a step their names are unique."""
 
-    def __init__(self, name: str, time_domain: TimeDomain = TimeDomain.WATERMARK) -> None:
+    def __init__(self, name: str, time_domain: TimeDomain = TimeDomain.WATERMARK, *, doc: str | None = None) -> None:
+        """`doc` says what the timer is for, in a sentence or two, for whoever looks at the state."""
         self.name = name
         self.time_domain = time_domain
+        self.doc = doc
         problems = [*self._problems()]
         if problems:
             raise InvalidStep.of("TimerSpec", problems)
@@ -66,10 +69,11 @@ class TimerSpec:
                 f"The timer {self.name!r} has the time domain {self.time_domain!r}; "
                 "use TimeDomain.WATERMARK or TimeDomain.REAL_TIME."
             )
+        yield from doc_problems(self.doc, f"The timer {self.name!r}")
 
     def describe(self) -> dict[str, object]:
         """What a manifest records about this timer."""
-        return {"name": self.name, "time_domain": self.time_domain.value}
+        return with_doc({"name": self.name, "time_domain": self.time_domain.value}, self.doc)
 
     def __repr__(self) -> str:
         return f"TimerSpec({self.name})"

@@ -10,7 +10,8 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.engine.log.chain import HEAD
 from holdfast.engine.state.key_group import WindowState
@@ -18,19 +19,22 @@ from holdfast.engine.stored.readable import to_json, to_text
 from holdfast.engine.stored.reading import HIDDEN, Blobs, read_group
 from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError
+from holdfast.model.coders import Encoded
 from holdfast.ops.inspect.html import diff_html
 from holdfast.ops.reading.keys import FoundKey, key_text
 from holdfast.ops.reading.naming import named_values, window_text
-from holdfast.ops.reading.sources import StateSource, from_state
+from holdfast.ops.reading.sources import Groups, StateSource, from_state
 from holdfast.ops.reading.steps import StepRef, choose_step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Change", "Diff", "key_changes", "state_diff", "state_history"]
+__all__ = ["Change", "Diff", "Valued", "batch_changes", "key_changes", "state_diff", "state_history"]
 
 _DIFF_SCHEMA = "key string, window string, cell string, kind string, before string, after string, old string, new string"
 _KIND, _BEFORE = 3, 4
+_EXACT = frozenset({int, str, bytes, bool, type(None), Encoded})
+"""Where equal means the same. Elsewhere 0.0 equals -0.0, and a tuple with 1 in it one with True."""
 _COUNT = "~count"
 
 Side = tuple[WindowState, Table, str]
@@ -184,7 +188,8 @@ def _differing(was: Mapping[Slot, Any], now: Mapping[Slot, Any]) -> list[Slot]:
     found = [
         slot
         for slot, value in now.items()
-        if (old := get(slot, nothing)) is not value and not (type(old) is type(value) and old == value)
+        if (old := get(slot, nothing)) is not value
+        and not (type(old) is type(value) and old == value and (type(value) in _EXACT or repr(old) == repr(value)))
     ]
     return found + [slot for slot in was if slot not in now]
 
@@ -193,25 +198,51 @@ def _is_same(was: Mapping[Slot, Any], now: Mapping[Slot, Any], slot: Slot) -> bo
     return not _differing(*({slot: side[slot]} if slot in side else {} for side in (was, now)))
 
 
-def _rendered(changed: Iterable[tuple[Slot, Changed]]) -> Iterator[tuple[str | None, ...]]:
+class Valued(NamedTuple):
+    """A cell or timer that changed, with its values; None is a value too, so whether there was one is said apart."""
+
+    slot: Slot
+    window: Any
+    cell: str
+    kind: str
+    before: Any
+    after: Any
+    was_there: bool
+    is_there: bool
+
+    @property
+    def what(self) -> str:
+        return "added" if not self.was_there else "changed" if self.is_there else "removed"
+
+    @property
+    def old(self) -> str | None:
+        """As JSON; None if there was nothing."""
+        return to_json(self.before) if self.was_there else None
+
+    @property
+    def new(self) -> str | None:
+        return to_json(self.after) if self.is_there else None
+
+
+def _valued(changed: Iterable[tuple[Slot, Changed]]) -> Iterator[Valued]:
+    """What changed, by the names that users see. What decodes to the same is left out."""
     for slot, (first, second) in changed:
         window, _, kind = second or first or (None, None, "")
         assert window is not None
         was = {} if first is None else dict(named_values(first[1], slot))
         now = {} if second is None else dict(named_values(second[1], slot))
         for name in [*was, *(name for name in now if name not in was)]:
-            if name in was and name in now and to_json(was[name]) == to_json(now[name]):
-                continue
-            yield (
-                key_text(slot),
-                window_text(window.window),
-                name,
-                kind,
-                to_json(was[name]) if name in was else None,
-                to_json(now[name]) if name in now else None,
-                to_text(was[name]) if name in was else "",
-                to_text(now[name]) if name in now else "",
-            )
+            here = (name in was, name in now)
+            found = Valued(slot, window.window, name, kind, was.get(name), now.get(name), *here)
+            if found.old != found.new:
+                yield found
+
+
+def _rendered(changed: Iterable[tuple[Slot, Changed]]) -> Iterator[tuple[str | None, ...]]:
+    for found in _valued(changed):
+        old, new = to_text(found.before) if found.was_there else "", to_text(found.after) if found.is_there else ""
+        place = (key_text(found.slot), window_text(found.window), found.cell, found.kind)
+        yield (*place, found.old, found.new, old, new)
 
 
 def state_history(
@@ -243,15 +274,30 @@ def _history(source: StateSource, key: str, step: str | None, trust_pickle: bool
 
 def key_changes(source: StateSource, ref: StepRef, wanted: FoundKey, trust_pickle: bool) -> Iterator[Change]:
     """How each retained micro-batch changed a key of a step, oldest first."""
+    for batch, changed in _followed(source.versions(ref, wanted.label), trust_pickle, [wanted.slot]):
+        yield from (_change(ref.name, row, batch) for row in _rendered(changed))
+
+
+def batch_changes(versions: Iterable[tuple[int, Groups]], trust_pickle: bool) -> Iterator[tuple[int, list[Valued]]]:
+    """What each version of some key groups changed of the one before. Everything in the first counts as added by it."""
+    for batch, changed in _followed(versions, trust_pickle, None):
+        yield batch, list(_valued(changed))
+
+
+def _followed(
+    versions: Iterable[tuple[int, Groups]], trust_pickle: bool, slots: list[Slot] | None
+) -> Iterator[tuple[int, Iterator[tuple[Slot, Changed]]]]:
+    """For each version what differs from the one before, of all keys or only these."""
     before: dict[int, _Version] = {}
     nothing = _Version(None, trust_pickle)
-    for batch, groups in source.versions(ref, wanted.label):
+    for batch, groups in versions:
         now = {label: _Version(blobs, trust_pickle) for label, blobs in groups.items()}
+        pairs = []
         for label in sorted(now.keys() | before.keys()):
             was, here = before.get(label, nothing), now.get(label, nothing)
-            for row in _rendered(_changed(was, here, [wanted.slot])):
-                yield _change(ref.name, row, batch)
+            pairs.append((was, here))
             if was.head is not None and was.head == here.head:
                 # The same state: what is decoded of it serves again.
                 now[label] = was
+        yield batch, chain.from_iterable(_changed(was, here, slots) for was, here in pairs)
         before = now

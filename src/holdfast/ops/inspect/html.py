@@ -55,8 +55,13 @@ def diff_html(diff: Diff) -> str:
 def summary_html(step: StepSummary) -> str:
     """What a step keeps, a row for each cell."""
     title = f"{step.step}: {counted(step.keys, 'key')} by {step.key}, {counted(step.timers, 'timer')}"
-    rows = [[cell.name, cell.kind, cell.coder, cell.ttl or "", f"{cell.keys:,}", f"{cell.bytes:,}"] for cell in step.cells]
-    columns = ["cell", "kind", "coder", "ttl", "keys and windows", "bytes"]
+    has_docs = any(cell.doc for cell in step.cells)
+    rows = [
+        [cell.name, cell.kind, cell.coder, cell.ttl or "", f"{cell.keys:,}", f"{cell.bytes:,}"]
+        + ([cell.doc or ""] if has_docs else [])
+        for cell in step.cells
+    ]
+    columns = ["cell", "kind", "coder", "ttl", "keys and windows", "bytes", *(["doc"] if has_docs else [])]
     return _whole(f"<p><b>{_text(title)}</b></p>", _table(columns, rows))
 
 

@@ -16,12 +16,12 @@ from holdfast.ops.inspect.html import view_html
 from holdfast.ops.reading.keys import key_text
 from holdfast.ops.reading.naming import named_values, window_text
 from holdfast.ops.reading.sources import StateSource, from_state
-from holdfast.ops.reading.steps import StepRef, choose_step
+from holdfast.ops.reading.steps import StepRef, choose_step, docs_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ShownCell", "StateView", "shown_cells", "state_show"]
+__all__ = ["ShownCell", "StateView", "WantedWindow", "shown_cells", "state_show", "steps_with_cell"]
 
 _WINDOWS_TOLD = 10
 
@@ -51,6 +51,8 @@ class StateView:
     more: bool
     """Whether there is more than the limit."""
     step_names: list[str] = field(default_factory=list)
+    docs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By step, what the authors of its cells and timers say of them."""
 
     def _repr_html_(self) -> str:
         return view_html(self)
@@ -89,7 +91,7 @@ class Wanted(NamedTuple):
 
 
 def _view(source: StateSource, batch: int, wanted: Wanted) -> StateView:
-    steps = _with_cell(choose_step(source.steps(batch), wanted.step, source.place.path), wanted.cell)
+    steps = steps_with_cell(choose_step(source.steps(batch), wanted.step, source.place.path), wanted.cell)
     shown: list[ShownCell] = []
     more = False
     for ref in steps:
@@ -104,7 +106,8 @@ def _view(source: StateSource, batch: int, wanted: Wanted) -> StateView:
             f"The key {wanted.key!r} has no state{cell} after micro-batch {batch}.",
             todo="list the state without --key, or see other micro-batches: holdfast state history",
         )
-    return StateView(batch, shown, more, [ref.name for ref in steps])
+    docs = {ref.name: docs_of(source.place, ref) for ref in steps}
+    return StateView(batch, shown, more, [*docs], {name: found for name, found in docs.items() if found})
 
 
 def _shown(source: StateSource, ref: StepRef, batch: int, wanted: Wanted) -> tuple[list[ShownCell], bool]:
@@ -145,7 +148,7 @@ def shown_cells(step: str, found: StoredCell, only: str | None = None) -> Iterat
         )
 
 
-def _with_cell(steps: list[StepRef], cell: str | None) -> list[StepRef]:
+def steps_with_cell(steps: list[StepRef], cell: str | None) -> list[StepRef]:
     """The steps that have a cell or timer of this name. If none has, raises InputError with the existing names."""
     if cell is None:
         return steps

@@ -9,14 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.engine.stored.readable import to_json
-from holdfast.engine.stored.reading import HIDDEN, Blobs, StoredCell, read_group
+from holdfast.engine.stored.reading import HIDDEN, Blobs, read_group
 from holdfast.model.time.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP
 from holdfast.model.windows.bounded import GlobalWindow
 from holdfast.ops.reading.blobs import StepRef, choose_step, map_groups, step_blobs, steps_of
 from holdfast.ops.reading.keys import key_text
 from holdfast.ops.reading.naming import named_values
 
-__all__ = ["STATE_SCHEMA", "read_state"]
+__all__ = ["STATE_SCHEMA", "clamped", "read_state", "window_struct"]
 
 STATE_SCHEMA = (
     "step string, key string, window struct<start:timestamp,end:timestamp>, cell string, kind string, value string, "
@@ -61,19 +61,19 @@ def _state_frame(
             if cell.kind == HIDDEN and not hidden:
                 continue
             for name, value in named_values(cell.table, cell.slot):
-                times = (_struct(cell), name, cell.kind, to_json(value), _clamped(cell.expires_micros))
+                times = (window_struct(cell.window.window), name, cell.kind, to_json(value), clamped(cell.expires_micros))
                 yield (ref.name, key_text(cell.slot), *times, numbers.get(label))
 
     return map_groups(step_blobs(spark, place, ref, batch), rows, STATE_SCHEMA)
 
 
-def _struct(cell: StoredCell) -> dict[str, int] | None:
-    window = cell.window.window
+def window_struct(window: Any) -> dict[str, int] | None:
+    """A window as a struct of times; None for the global one."""
     if isinstance(window, GlobalWindow):
         return None
-    return {"start": _clamped(window.start.micros) or 0, "end": _clamped(window.end.micros) or 0}
+    return {"start": clamped(window.start.micros) or 0, "end": clamped(window.end.micros) or 0}
 
 
-def _clamped(micros: int | None) -> int | None:
+def clamped(micros: int | None) -> int | None:
     """A time within Spark's range."""
     return None if micros is None else max(MIN_TIMESTAMP.micros, min(micros, MAX_TIMESTAMP.micros))

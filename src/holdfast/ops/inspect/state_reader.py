@@ -14,7 +14,7 @@ answers the next question about the same key group at once. It needs no Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
@@ -26,7 +26,7 @@ from holdfast.ops.inspect.compare import Change, key_changes
 from holdfast.ops.inspect.decoded import DecodedGroup, LeastRecent
 from holdfast.ops.inspect.showing import ShownCell
 from holdfast.ops.reading.direct import DirectSource
-from holdfast.ops.reading.steps import StepRef, choose_step
+from holdfast.ops.reading.steps import StepRef, choose_step, docs_of
 
 __all__ = ["KeyPage", "KeyState", "StateReader", "StepInfo"]
 
@@ -44,6 +44,8 @@ class StepInfo:
     timers: list[str]
     key_groups: int
     backend: str
+    docs: dict[str, str] = field(default_factory=dict)
+    """What the authors of cells and timers say of them, by name."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class StateReader:
     def steps(self, batch: int | None = None) -> list[StepInfo]:
         """The steps that have state after a micro-batch, by name."""
         source = self._open()
-        return [_info(step) for step in self._steps_at(source, source.place.check_batch(batch))]
+        return [_info(step, source.place) for step in self._steps_at(source, source.place.check_batch(batch))]
 
     def labels(self, step: str, batch: int | None = None) -> list[int]:
         """The labels of the key groups of a step that have state after a micro-batch, in order."""
@@ -213,7 +215,7 @@ def _matching(groups: Iterator[DecodedGroup], prefix: str) -> Iterator[tuple[Dec
             yield group, text, slot
 
 
-def _info(step: StepRef) -> StepInfo:
+def _info(step: StepRef, place: Checkpoint) -> StepInfo:
     manifest = step.manifest
     return StepInfo(
         step.name,
@@ -223,6 +225,7 @@ def _info(step: StepRef) -> StepInfo:
         [str(timer["name"]) for timer in manifest["timers"]],
         int(manifest["key_groups"]),
         str(manifest["backend"]),
+        docs_of(place, step),
     )
 
 

@@ -11,7 +11,7 @@ from holdfast.engine.state.keys import encode_slots
 from holdfast.engine.stored.reading import Blobs, StoredGroup, read_group
 from holdfast.ops.inspect.html import summary_html
 from holdfast.ops.reading.sources import StateSource, from_state
-from holdfast.ops.reading.steps import StepRef, by_step, choose_step, fullest
+from holdfast.ops.reading.steps import StepRef, by_step, choose_step, docs_of, fullest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +31,8 @@ class CellSummary:
     """How many (key, window) pairs have a value in it."""
     bytes: int
     """Size of its stored values, before compression."""
+    doc: str | None = None
+    """What it holds, as its author says."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ def _listed(source: StateSource, batch: int) -> list[StepSummary]:
             counts = [json.loads(text) for (text,) in source.mapped(operator.number, batch, _counted, "summary string")]
             for name, manifests in by_step(count["manifest"] for count in counts).items():
                 own = [count for count in counts if count["manifest"]["name"] == name]
-                summaries.append(_summary(StepRef(name, operator.number, fullest(manifests)), own))
+                step = StepRef(name, operator.number, fullest(manifests))
+                summaries.append(_summary(step, own, docs_of(source.place, step)))
     if not summaries:
         choose_step([], None, source.place.path)
     return sorted(summaries, key=lambda summary: summary.step)
@@ -107,14 +110,14 @@ def timers_of(group: StoredGroup) -> int:
     return count
 
 
-def _summary(ref: StepRef, counts: list[dict[str, Any]]) -> StepSummary:
+def _summary(ref: StepRef, counts: list[dict[str, Any]], docs: Mapping[str, str]) -> StepSummary:
     manifest = ref.manifest
     cells = []
     for cell in manifest["cells"]:
         found = [count["cells"].get(cell["name"], [0, 0]) for count in counts]
         keys, size = sum(pair[0] for pair in found), sum(pair[1] for pair in found)
         kind = f"{cell['kind']} (kept)" if cell.get("kept") else cell["kind"]
-        cells.append(CellSummary(cell["name"], kind, _coder_text(cell), _ttl_text(cell), keys, size))
+        cells.append(CellSummary(cell["name"], kind, _coder_text(cell), _ttl_text(cell), keys, size, docs.get(cell["name"])))
     return StepSummary(
         step=ref.name,
         operator=ref.operator,

@@ -1,8 +1,8 @@
-"""State as Parquet, to look at, edit and start from.
+"""State as files, to look at, edit and start from.
 
-export.json             the format, the job and micro-batch, and the steps: the operator that each is in, and its manifest,
-                        which names its slot there; written last
-state/<step>/*.parquet  a row for each cell of a key and window: `ops/reading/cell_rows.py`
+export.json             the version and the format, the job and micro-batch, and the steps: the operator that each is in, and
+                        its manifest, which names its slot there; written last
+state/<step>/*.parquet  or *.avro, or *.json: a row for each cell of a key and window: `ops/reading/cell_rows.py`
 checkpoint/             what else a new checkpoint needs: offsets, commits, sources, schemas, and the state of
                         Spark's own operators
 """
@@ -22,17 +22,17 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.checkpoint.destination import building, check_apart, check_links
-from holdfast.checkpoint.files.choice import copy_file, files_of, join, normalised
+from holdfast.checkpoint.files.choice import copy_file, files_of, join
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.checkpoint.pieces import whole_pieces
 from holdfast.checkpoint.query_files import in_form
 from holdfast.engine.stored.documents import Batch, Malformed, check_form, parse_json
 from holdfast.engine.stored.manifest import checked_manifest
 from holdfast.errors import CheckpointError, CorruptState
+from holdfast.ops.move.formats.choice import FormatName, format_of
 from holdfast.ops.reading.blobs import StepRef, choose_step, our_errors, step_blobs, steps_of
-from holdfast.ops.reading.cell_rows import cell_rows
+from holdfast.ops.reading.cell_rows import cell_rows, cell_schema
 from holdfast.ops.reading.key_rows import LogFacts, log_facts
-from holdfast.spark.session.settings import with_settings
 from holdfast.spark.stages.processor import WAKE_TIME
 
 __all__ = ["EXPORT_FILE", "Export", "exported_rows", "read_export", "state_export"]
@@ -40,8 +40,6 @@ __all__ = ["EXPORT_FILE", "Export", "exported_rows", "read_export", "state_expor
 EXPORT_FILE = "export.json"
 _FORMAT = 1
 _TRIES = 5
-# Also reads times as tools other than Spark write them.
-_MICROS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _PARTITION_FILE = re.compile(r"state/(\d+)/\d+/.*")
 
 Report = Callable[[int, int], None]
@@ -59,6 +57,7 @@ class Export:
     """By step."""
     facts: dict[str, LogFacts]
     """By step."""
+    format: FormatName = "parquet"
 
 
 class _LogForm(msgspec.Struct):
@@ -77,6 +76,8 @@ class _ExportForm(msgspec.Struct):
     batch: Batch
     steps: dict[str, _StepForm]
     job: str | None = None
+    format: FormatName = "parquet"
+    """Exports of earlier versions do not say it."""
 
 
 def state_export(
@@ -85,27 +86,32 @@ def state_export(
     directory: str,
     *,
     batch: int | None = None,
+    format: FormatName = "parquet",
     report: Report = lambda done, total: None,
 ) -> Export:
-    """Writes the state after a micro-batch, by default the last, as Parquet files.
+    """Writes the state after a micro-batch, by default the last, as files: "parquet", "avro" or "json", with the same rows.
 
     `directory` gets a whole export or, if anything fails, nothing. The job may be running.
     """
     check_apart(checkpoint, directory)
+    format_of(format)
     place = open_checkpoint(spark, checkpoint)
     check_links(place.files, place.path)
     for _ in range(_TRIES - 1):
         wanted = place.check_batch(batch)
         try:
-            return _exported(spark, place, directory, wanted, report)
+            return _exported(spark, place, directory, wanted, format, report)
         except (CorruptState, FileNotFoundError):
             # A running job has removed its files; there is a newer micro-batch by now.
             if batch is not None or wanted in place.retained():
                 raise
-    return _exported(spark, place, directory, place.check_batch(batch), report)
+    return _exported(spark, place, directory, place.check_batch(batch), format, report)
 
 
-def _exported(spark: SparkSession, place: Checkpoint, directory: str, batch: int, report: Report) -> Export:
+def _exported(
+    spark: SparkSession, place: Checkpoint, directory: str, batch: int, name: FormatName, report: Report
+) -> Export:
+    form = format_of(name)
     steps = choose_step(steps_of(spark, place, batch), None, place.path)
     own = {str(step.operator) for step in steps}
     target = files_of(spark, directory)
@@ -122,14 +128,11 @@ def _exported(spark: SparkSession, place: Checkpoint, directory: str, batch: int
             with our_errors(place.path):
                 blobs = step_blobs(spark, place, step, batch)
                 facts[step.name] = log_facts(blobs, place.path)
-                frame = cell_rows(blobs, step)
-                folder = normalised(join(work, "state", _folder(step.name)))
-                with with_settings(spark, _MICROS):
-                    frame.write.parquet(folder)
-                rows[step.name] = spark.read.parquet(folder).count()
-        content = _described(place.manifest.get("job"), batch, steps, rows, facts)
+                folder = join(work, "state", _folder(step.name))
+                rows[step.name] = form.write(cell_rows(blobs, step), target, folder)
+        content = {**_described(place.manifest.get("job"), batch, steps, rows, facts), "format": form.name}
         target.write(join(work, EXPORT_FILE), json.dumps(content, indent=2).encode())
-    return Export(directory.rstrip("/"), place.manifest.get("job"), batch, steps, rows, facts)
+    return Export(directory.rstrip("/"), place.manifest.get("job"), batch, steps, rows, facts, name)
 
 
 def _is_state_of(name: str, operators: set[str]) -> bool:
@@ -183,7 +186,8 @@ def read_export(spark: SparkSession, path: str) -> Export:
         if len({(step.operator, step.slot) for step in steps}) < len(steps):
             raise Malformed("two of its steps have the same place in an operator")
         facts = {name: _facts(step.log) for name, step in form.steps.items()}
-    return Export(path, form.job, form.batch, steps, {name: step.rows for name, step in form.steps.items()}, facts)
+    rows = {name: step.rows for name, step in form.steps.items()}
+    return Export(path, form.job, form.batch, steps, rows, facts, form.format)
 
 
 def _facts(log: _LogForm) -> LogFacts:
@@ -204,7 +208,5 @@ def _folder(step: str) -> str:
 def exported_rows(spark: SparkSession, export: Export, step: StepRef) -> DataFrame:
     """The rows of a step, as they are in its files now."""
     folder = join(export.path, "state", _folder(step.name))
-    files = files_of(spark, folder)
-    if not any(entry.name.endswith(".parquet") for entry in files.entries(folder) or ()):
-        raise CheckpointError(f"There are no Parquet files in {folder!r}.", todo="export the state again")
-    return spark.read.parquet(normalised(folder))
+    form = format_of(export.format)
+    return form.read(spark, files_of(spark, folder), folder, cell_schema(step.manifest))

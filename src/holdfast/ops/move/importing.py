@@ -1,4 +1,4 @@
-"""State from Parquet: into a new checkpoint, or into one that has state already.
+"""State from an export: into a new checkpoint, or into one that has state already.
 
 Everything is checked before anything is written: the columns, then every row. When importing into existing state, a policy
 decides about cells that both have: fail, keep, replace or merge.
@@ -29,17 +29,18 @@ from holdfast.engine.state.keys import slot_from_bytes, slot_of, slot_to_bytes
 from holdfast.engine.stored.reading import HIDDEN, StoredLayout
 from holdfast.engine.tables import Slot, Table
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError, InputError
+from holdfast.model.docs import without_doc
 from holdfast.ops.move.export import EXPORT_FILE, Export, exported_rows, read_export
 from holdfast.ops.move.merging import CONFLICTS, OnConflict, merged
 from holdfast.ops.move.regroup import seed_state, write_manifest
 from holdfast.ops.move.savepoint_file import is_checkpoint_file
 from holdfast.ops.reading.blobs import StepRef, choose_step, our_errors, record_batches, rows_of, step_blobs, steps_of
-from holdfast.ops.reading.cell_rows import CellReader, cell_rows, cell_schema
+from holdfast.ops.reading.cell_rows import CellReader, cell_rows, cell_schema, exported_cells
 from holdfast.ops.reading.cell_types import CellTypes, is_typed
 from holdfast.ops.reading.key_rows import LogFacts, key_columns, labelled, log_facts, new_groups
 from holdfast.ops.reading.keys import key_text
 from holdfast.spark.errors.transport import carried
-from holdfast.spark.types.arrow import arrow_schema, to_python
+from holdfast.spark.types.arrow import arrow_schema
 from holdfast.spark.types.schemas import read_schema
 
 __all__ = ["Imported", "state_import"]
@@ -49,7 +50,7 @@ Report = Callable[[int, int], None]
 _PROBLEMS_MAX = 20
 _SEEN = "~seen"
 _TYPES = "cell string, part string, type string"
-_COLUMNS_TODO = "write the Parquet files with the columns and types of an export"
+_COLUMNS_TODO = "write the files with the columns and types of an export"
 
 # Which side a row comes from.
 _PRESENT, _COMING = 0, 1
@@ -131,7 +132,7 @@ def _stored_types(rows: DataFrame, step: StepRef, export: Export) -> list[tuple[
         with carried():
             reader = CellReader(manifest)
             for batch in batches:
-                found = {each for _, row in _exported(batch, width) for each in reader.stored_types(row)}
+                found = {each for _, row in exported_cells(batch, width) for each in reader.stored_types(row)}
                 yield from record_batches(sorted(found), columns)
 
     kept = rows.where(F.col("cell").isin(names) & F.col("encoded").isNotNull()).mapInArrow(run, _TYPES).distinct()
@@ -189,21 +190,10 @@ def _read(rows: DataFrame, manifest: Mapping[str, Any], side: int, types: Sequen
         with carried():
             reader = CellReader(described, CellTypes(types))
             for batch in batches:
-                found = (_read_row(reader, keys, row, side) for keys, row in _exported(batch, width))
+                found = (_read_row(reader, keys, row, side) for keys, row in exported_cells(batch, width))
                 yield from record_batches(found, columns)
 
     return rows.mapInArrow(run, schema)
-
-
-def _exported(batch: pa.RecordBatch, width: int) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    keys = to_python(batch.column("key"), plain=True)
-    windows = batch.column("window")
-    times = [windows.field(i).cast(pa.int64()).to_pylist() for i in (0, 1)]
-    names = ("window_encoded", "cell", "kind", "value", "encoded")
-    rest = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    for key, is_window, start, end, row in zip(keys, windows.is_valid().to_pylist(), *times, rest, strict=True):
-        window = {"start": start, "end": end} if is_window else None
-        yield key if key is not None else (None,) * width, {**dict(zip(names, row, strict=True)), "window": window}
 
 
 def _read_row(reader: CellReader, keys: tuple[Any, ...], row: Mapping[str, Any], side: int) -> tuple[Any, ...]:
@@ -326,11 +316,16 @@ def _into_step(
 def _check_same(here: StepRef, coming: StepRef) -> None:
     """Cells and windows must be the same, or rows would be misread."""
     for part in ("key", "windowing", "cells", "timers"):
-        if here.manifest[part] != coming.manifest[part]:
+        if _undocumented(here.manifest[part]) != _undocumented(coming.manifest[part]):
             raise CheckpointError(
                 f"The export is of another step {here.name!r}: its {part} are not those of the checkpoint.",
                 todo="export the state of this checkpoint, and edit that",
             )
+
+
+def _undocumented(part: Any) -> Any:
+    """Without the descriptions of cells and timers, which say nothing about what is stored."""
+    return [without_doc(each) for each in part] if isinstance(part, list) else part
 
 
 def _blobs(made: Checkpoint, rows: DataFrame, manifest: Mapping[str, Any], on_conflict: str, facts: LogFacts) -> DataFrame:

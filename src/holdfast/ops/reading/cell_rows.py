@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import ormsgpack
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
 
@@ -31,9 +32,10 @@ from holdfast.model.time.timestamps import Timestamp
 from holdfast.model.windows.bounded import GlobalWindow, IntervalWindow
 from holdfast.ops.reading.blobs import StepRef, map_groups
 from holdfast.ops.reading.cell_types import CellTypes, types_in
+from holdfast.spark.types.arrow import to_python
 from holdfast.spark.types.schemas import read_schema
 
-__all__ = ["CellReader", "ReadCell", "cell_rows", "cell_schema"]
+__all__ = ["CellReader", "ReadCell", "cell_rows", "cell_schema", "exported_cells", "row_schema"]
 
 T = TypeVar("T")
 
@@ -43,7 +45,11 @@ _SECOND = 1_000_000
 def cell_schema(manifest: Mapping[str, Any]) -> StructType:
     """The columns of a step's rows."""
     columns = ", ".join(f"`{column['name']}` {column['type']}" for column in manifest["key"])
-    key = read_schema(columns, str(manifest["name"]))
+    return row_schema(read_schema(columns, str(manifest["name"])))
+
+
+def row_schema(key: StructType) -> StructType:
+    """The columns of rows with this key."""
     times = StructType([StructField("start", TimestampType()), StructField("end", TimestampType())])
     return StructType(
         [
@@ -78,6 +84,18 @@ def _rows(blobs: Any, names: list[str]) -> Iterator[tuple[Any, ...]]:
         packed = ormsgpack.packb(cell.table.pack(cell.entry))
         value = to_json(shown_value(cell.spec, cell.table.reveal(cell.slot)))
         yield dict(zip(names, parts, strict=True)), times, encoded, cell.spec.name, cell.kind, value, packed
+
+
+def exported_cells(batch: pa.RecordBatch, width: int) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Rows as keys, whose parts are None if there is none, and the other columns; times in microseconds."""
+    keys = to_python(batch.column("key"), plain=True)
+    windows = batch.column("window")
+    times = [windows.field(i).cast(pa.int64()).to_pylist() for i in (0, 1)]
+    names = ("window_encoded", "cell", "kind", "value", "encoded")
+    rest = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+    for key, is_window, start, end, row in zip(keys, windows.is_valid().to_pylist(), *times, rest, strict=True):
+        window = {"start": start, "end": end} if is_window else None
+        yield key if key is not None else (None,) * width, {**dict(zip(names, row, strict=True)), "window": window}
 
 
 def shown_value(spec: StateSpec[State], value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from holdfast.checkpoint.blob_reader import BlobChange, BlobReader
@@ -77,18 +77,25 @@ class DirectSource:
         return rows
 
     def versions(self, step: StepRef, label: int | None) -> Iterator[tuple[int, dict[int, Blobs]]]:
-        """The first version is read whole, then each micro-batch's changelogs. A version without them, as after rescaling,
-        is read whole again."""
-        own = labels_of_slot(step.slot)
-        wanted = None if label is None else [label]
+        labels = step.labels if label is None else [label]
+        yield from self.versions_of(step, labels, self.place.check_history())
+
+    def versions_of(
+        self, step: StepRef, labels: Collection[int], batches: Iterable[int]
+    ) -> Iterator[tuple[int, dict[int, Blobs]]]:
+        """The key groups of a step with these labels after each of some micro-batches, which are in order.
+
+        The first version is read whole, then each micro-batch's changelogs. A version without them, as after rescaling, is
+        read whole again."""
+        own = {*labels}
         groups: dict[int, dict[str, bytes]] = {}
         last = None
-        for batch in self.place.check_history():
+        for batch in batches:
             if last != batch - 1 or not self.reader.has_changes(step.operator, batch):
-                found = self.reader.groups(step.operator, batch, wanted)
+                found = self.reader.groups(step.operator, batch, own)
                 groups = {at: dict(blobs.items()) for at, blobs in found if at in own}
             else:
-                for change in self.reader.changes(step.operator, batch, batch, wanted):
+                for change in self.reader.changes(step.operator, batch, batch, own):
                     if change.label in own:
                         _apply(groups.setdefault(change.label, {}), change)
             last = batch

@@ -10,7 +10,7 @@ from holdfast.checkpoint.labels import labels_of_manifest, slot_of_manifest
 from holdfast.checkpoint.layout import Checkpoint
 from holdfast.errors import CheckpointError
 
-__all__ = ["StepRef", "by_step", "choose_step", "fullest", "only_step"]
+__all__ = ["StepRef", "by_step", "choose_step", "docs_of", "fullest", "newest_manifest", "only_step"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,19 @@ def only_step(checkpoint: Checkpoint) -> StepRef | None:
         return None
     ((name, manifest),) = described.items()
     return StepRef(name, operators[0].number, manifest)
+
+
+def newest_manifest(checkpoint: Checkpoint, step: StepRef) -> dict[str, Any]:
+    """The manifest that the job wrote at its last start, if it did: key groups get theirs when they are next opened."""
+    newest: dict[str, Any] = checkpoint.manifest.get("steps", {}).get(step.name, step.manifest)
+    return newest
+
+
+def docs_of(checkpoint: Checkpoint, step: StepRef) -> dict[str, str]:
+    """What the authors of a step's cells and timers say of them, by name; a cell's, if a timer has the same name."""
+    manifest = newest_manifest(checkpoint, step)
+    described = [each for kind in ("timers", "cells") for each in manifest[kind]]
+    return {str(each["name"]): str(each["doc"]) for each in described if each.get("doc") is not None}
 
 
 def choose_step(steps: Sequence[StepRef], name: str | None, path: str) -> list[StepRef]:

@@ -8,6 +8,16 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from holdfast.engine.stored.words import (
+    coder_words,
+    combiner_words,
+    domain_words,
+    duration_words,
+    limit_words,
+    ttl_words,
+    window_words,
+    without_secrets,
+)
 from holdfast.spark.graph.description import (
     CellView,
     ColumnView,
@@ -25,16 +35,6 @@ from holdfast.spark.graph.handing import handoff_of
 from holdfast.spark.graph.numbering import numbers_as_built
 from holdfast.spark.graph.placing import Placement
 from holdfast.spark.graph.streams import Sources
-from holdfast.spark.graph.words import (
-    coder_words,
-    combiner_words,
-    domain_words,
-    duration_words,
-    limit_words,
-    ttl_words,
-    window_words,
-    without_secrets,
-)
 from holdfast.spark.steps.lineage import BuiltStep, analyzed, children, output_at
 from holdfast.spark.steps.source import KeyedSource
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from holdfast.engine.stored.words import without_secrets
 from holdfast.spark.graph.description import SourceView
-from holdfast.spark.graph.words import without_secrets
 
 __all__ = ["Sources"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.checkpoint.files.paths import local_path
+from holdfast.engine.stored.words import without_secrets
 from holdfast.errors import InvalidStep, SinkError
-from holdfast.spark.graph.words import without_secrets
 
 __all__ = ["Storage"]
 

@@ -164,6 +164,7 @@ class Declared(BaseModel):
 
     name: str
     is_timer: bool
+    doc: str = ""
 
 
 class StepState(BaseModel):

@@ -48,7 +48,9 @@ def step_states(job: WatchedJob, batch: int | None) -> StepStates:
 
 
 def _step(step: StepInfo) -> StepState:
-    cells = [Declared(name=_cut(cell.name), is_timer=cell.is_timer) for cell in step.cells[:_COLUMNS_MAX]]
+    cells = [
+        Declared(name=_cut(cell.name), is_timer=cell.is_timer, doc=_cut(cell.doc)) for cell in step.cells[:_COLUMNS_MAX]
+    ]
     return StepState(name=step.name, key=_cut(step.key), cells=cells, key_groups=step.key_groups, backend=_cut(step.backend))
 
 

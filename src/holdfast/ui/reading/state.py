@@ -14,6 +14,8 @@ class CellInfo:
 
     name: str
     is_timer: bool = False
+    doc: str = ""
+    """What it is for, as its author says."""
 
 
 @dataclass(frozen=True)

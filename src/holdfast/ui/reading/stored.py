@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from holdfast.ops.inspect.showing import ShownCell
 from holdfast.ops.inspect.state_reader import StateReader
+from holdfast.ops.inspect.state_reader import StepInfo as Stored
 from holdfast.ui.reading.state import CellInfo, CellValue, KeyChange, Page, StepInfo, WindowRow
 
 __all__ = ["StoredState"]
@@ -25,7 +26,7 @@ class StoredState:
         return at, [
             StepInfo(
                 step.name,
-                [*(CellInfo(name) for name in step.cells), *(CellInfo(name, is_timer=True) for name in step.timers)],
+                [CellInfo(name, is_timer, step.docs.get(name, "")) for name, is_timer in _declared(step)],
                 step.key,
                 step.key_groups,
                 step.backend,
@@ -58,6 +59,12 @@ class StoredState:
             return batch
         retained = self._reader.batches()
         return retained[-1] if retained else 0
+
+
+def _declared(step: Stored) -> Iterator[tuple[str, bool]]:
+    """The cells and timers of a step; whether each is a timer."""
+    yield from ((name, False) for name in step.cells)
+    yield from ((name, True) for name in step.timers)
 
 
 def _rows(key: str, cells: Iterable[ShownCell]) -> list[WindowRow]:

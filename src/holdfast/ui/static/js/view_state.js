@@ -82,13 +82,14 @@ function Rows({ job, step, page, prefix, onMove }) {
       : html`<${Empty} title="No keys">The step has no state after micro-batch ${data.batch}.<//>`;
   }
   const windows = data.rows.some((row) => row.window);
+  const docs = new Map(step.cells.map((cell) => [cell.name, cell.doc]));
   return html`
     <section class="panel" aria-labelledby="rows">
       <header><h2 id="rows">${data.step} <span class="muted">after micro-batch ${format.count(data.batch)}</span></h2>
         <span class="small muted" aria-live="polite">${data.compare == null ? "" : `differences to micro-batch ${format.count(data.compare)} are marked`}</span></header>
       <div class=${`scroll ${busy ? "busy" : ""}`} tabindex="0" role="region" aria-label="State by key and window">
         <table class="state-table">
-          <thead><tr><th scope="col">${step.key || "key"}</th>${windows && html`<th scope="col">window</th>`}${data.columns.map((name) => html`<th scope="col" key=${name}>${name}</th>`)}</tr></thead>
+          <thead><tr><th scope="col">${step.key || "key"}</th>${windows && html`<th scope="col">window</th>`}${data.columns.map((name) => html`<th scope="col" key=${name} title=${docs.get(name) || undefined}>${name}</th>`)}</tr></thead>
           <tbody>${data.rows.map((row, place) => html`<${StateRow} key=${place} row=${row} job=${job} data=${data} windows=${windows} />`)}</tbody>
         </table>
       </div>
