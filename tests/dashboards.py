@@ -170,11 +170,12 @@ class FakeState:
             StepInfo("alerts", cells[2:], "card string", GROUPS, "heap"),
         ]
 
-    def page(self, step: str, batch: int, *, prefix: str, offset: int, limit: int) -> Page:
+    def page(self, step: str, batch: int, *, prefix: str, offset: int, limit: int, compare: int | None) -> Page:
         self.pages += 1
         names = self._names(prefix, offset, limit + 1)
         rows = [row for name in names[:limit] for row in self._rows(name, batch)]
-        return Page(rows, len(names[:limit]), len(names) > limit)
+        before = {} if compare is None else {name: list(self._rows(name, self._at(compare))) for name in names[:limit]}
+        return Page(rows, len(names[:limit]), len(names) > limit, before)
 
     def count(self, step: str, batch: int, *, prefix: str) -> int:
         return sum(1 for number in range(self._all) if self._name(number).startswith(prefix))

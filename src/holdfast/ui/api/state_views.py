@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import JsonValue
 
@@ -22,7 +22,7 @@ from holdfast.ui.api.responses import (
     StepStates,
 )
 from holdfast.ui.reading.jobs import WatchedJob
-from holdfast.ui.reading.state import CellValue, StateSource, StepInfo, WindowRow
+from holdfast.ui.reading.state import CellValue, StepInfo, WindowRow
 from holdfast.ui.reading.texts import cut
 
 __all__ = ["KEYS_MAX", "key_life", "key_state", "row_page", "step_states"]
@@ -66,13 +66,13 @@ def row_page(
     declared = next((each for each in steps if each.name == step), None)
     if declared is None:
         raise CheckpointError(f"There is no step {step!r} after micro-batch {at}.", todo="choose one of the job's steps")
-    page = state.page(step, at, prefix=prefix, offset=offset, limit=limit)
+    page = state.page(step, at, prefix=prefix, offset=offset, limit=limit, compare=compare)
     names = dict.fromkeys([cell.name for cell in declared.cells])
     found = [_folded(row, set(names)) for row in page.rows]
     if compare is None:
         rows = [_unchanged(row) for row in found]
     else:
-        rows = list(_compared(state, step, found, compare, set(names)))
+        rows = list(_compared(found, page.before, set(names)))
     names.update(dict.fromkeys(name for row in rows for name in row.cells))
     columns = list(names)[:_COLUMNS_MAX]
     return RowPage(
@@ -112,14 +112,14 @@ def _unchanged(row: WindowRow) -> Row:
     )
 
 
-def _compared(state: StateSource, step: str, rows: Iterable[WindowRow], other: int, declared: set[str]) -> Iterator[Row]:
+def _compared(rows: Iterable[WindowRow], other: Mapping[str, list[WindowRow]], declared: set[str]) -> Iterator[Row]:
     """Rows beside what they were after another micro-batch; windows that are gone come after those of their key."""
     before: dict[str, dict[str, WindowRow]] = {}
     ordered: dict[str, list[WindowRow]] = {}
     for row in rows:
         ordered.setdefault(row.key, []).append(row)
     for key, windows in ordered.items():
-        before[key] = {row.window: _folded(row, declared) for row in state.key(step, key, other)[1]}
+        before[key] = {row.window: _folded(row, declared) for row in other.get(key, ())}
         for row in windows:
             yield _beside(row, before[key].pop(row.window, None))
         for gone in before[key].values():
