@@ -89,9 +89,8 @@ def test_a_step_that_was_not_there_before(reader, spark, tmp_path_factory):
         job.run()
 
     run("first")
-    spark.createDataFrame([(1.5,)], "number double").selectExpr("number", "timestamp_seconds(1) at").write.mode(
-        "append"
-    ).parquet(stream_folder)
+    added = spark.createDataFrame([(1.5,)], "number double").selectExpr("number", "timestamp_seconds(1) at")
+    added.write.mode("append").parquet(stream_folder)
     run("first", "second")
     later = StateReader(checkpoint)
     first, last = later.batches()[0], later.batches()[-1]

@@ -69,10 +69,7 @@ def row_page(
     page = state.page(step, at, prefix=prefix, offset=offset, limit=limit, compare=compare)
     names = dict.fromkeys([cell.name for cell in declared.cells])
     found = [_folded(row, set(names)) for row in page.rows]
-    if compare is None:
-        rows = [_unchanged(row) for row in found]
-    else:
-        rows = list(_compared(found, page.before, set(names)))
+    rows = list(map(_unchanged, found) if compare is None else _compared(found, page.before, set(names)))
     names.update(dict.fromkeys(name for row in rows for name in row.cells))
     columns = list(names)[:_COLUMNS_MAX]
     return RowPage(
