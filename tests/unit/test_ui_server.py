@@ -29,6 +29,7 @@ from holdfast.ui.reading import graph as graph_module
 from holdfast.ui.reading import jobs as jobs_module
 from holdfast.ui.reading.graph import read_graph
 from holdfast.ui.reading.jobs import Jobs, checkpoints_of
+from holdfast.ui.reading.state import WindowRow
 from holdfast.ui.serve import serve
 from holdfast.watch.records import EventRecord
 
@@ -330,6 +331,42 @@ class TestState:
     def test_a_key_with_slashes(self, checkpoint):
         client = client_of(checkpoint, state=FakeState(first_keys=["a/b//c?d"]))
         assert client.get("/api/state/card totals/a%2Fb%2F%2Fc%3Fd").json()["key"] == "a/b//c?d"
+
+    def test_a_step_with_slashes(self, checkpoint):
+        class Slashed(FakeState):
+            def key(self, step, key, batch):
+                return 59, [WindowRow(key, step, {})]
+
+        client = client_of(checkpoint, state=Slashed())
+        for address, step, key in [("a%2Fb/c%2fd/e", "a/b", "c/d/e"), ("a/b/c%2Fd", "a", "b/c/d")]:
+            found = client.get(f"/api/state/{address}").json()
+            assert (found["step"], found["key"], found["windows"][0]["window"]) == (step, key, step)
+
+    @pytest.mark.parametrize("key", ["", " ", "é" * 900, "a" * 6_000])
+    def test_keys_that_can_be_asked_for(self, checkpoint, key):
+        client = client_of(checkpoint, state=FakeState(first_keys=[key]))
+        row = self.page(client, job_of(client), limit=1)["rows"][0]
+        assert (row["key"], row["is_key_cut"]) == (key, False)
+        query = {"step": "card totals", "key": row["key"]}
+        assert client.get(f"/api/jobs/{job_of(client)}/state/key", params=query).json()["key"] == key
+        assert client.get(f"/api/jobs/{job_of(client)}/state/life", params=query).json()["key"] == key
+
+    @pytest.mark.parametrize("key", ["é" * 1_100, "a" * 6_001, "long" * 1_000_000])
+    def test_keys_that_are_too_long_are_cut(self, checkpoint, key):
+        client = client_of(checkpoint, state=FakeState(first_keys=[key]))
+        row = self.page(client, job_of(client), limit=1, compare=58)["rows"][0]
+        assert row["is_key_cut"]
+        assert key.startswith(row["key"])
+        assert len(row["key"]) == len(row["key_text"]) == 400
+
+    def test_every_character_of_a_key_can_be_seen(self, checkpoint):
+        key = "safe\u202egpj.exe\x00"
+        client = client_of(checkpoint, state=FakeState(first_keys=[key]))
+        row = self.page(client, job_of(client), limit=1)["rows"][0]
+        assert (row["key"], row["key_text"]) == (key, r"safe\u202egpj.exe\x00")
+        query = {"step": "card totals", "key": row["key"]}
+        life = client.get(f"/api/jobs/{job_of(client)}/state/life", params=query).json()
+        assert life["key_text"] == row["key_text"]
 
     def test_a_life(self, client, job):
         life = client.get(f"/api/jobs/{job}/state/life", params={"step": "card totals", "key": "4929-0000001"}).json()

@@ -78,24 +78,30 @@ class DirectSource:
 
     def versions(self, step: StepRef, label: int | None) -> Iterator[tuple[int, dict[int, Blobs]]]:
         """The first version is read whole, then each micro-batch's changelogs. A version without them, as after rescaling,
-        is read whole again."""
+        is read whole again. The folders are listed once for all of them."""
         own = labels_of_slot(step.slot)
         wanted = None if label is None else [label]
-        groups: dict[int, dict[str, bytes]] = {}
-        last = None
-        for batch in self.place.check_history():
-            if last != batch - 1 or not self.reader.has_changes(step.operator, batch):
-                found = self.reader.groups(step.operator, batch, wanted)
-                groups = {at: dict(blobs.items()) for at, blobs in found if at in own}
-            else:
-                for change in self.reader.changes(step.operator, batch, batch, wanted):
-                    if change.label in own:
-                        _apply(groups.setdefault(change.label, {}), change)
-            last = batch
-            yield batch, {at: Blobs(blobs) for at, blobs in groups.items() if blobs}
+        for run in self.reader.runs(step.operator, self.place.check_history()):
+            found = self.reader.groups(step.operator, run[0], wanted)
+            groups = {at: dict(blobs.items()) for at, blobs in found if at in own}
+            yield run[0], _copied(groups)
+            changes = self.reader.changes(step.operator, run[0] + 1, run[-1], wanted)
+            change = next(changes, None)
+            for batch in run[1:]:
+                while change is not None and change.batch == batch:
+                    _apply(groups, change, own)
+                    change = next(changes, None)
+                yield batch, _copied(groups)
 
 
-def _apply(blobs: dict[str, bytes], change: BlobChange) -> None:
+def _copied(groups: dict[int, dict[str, bytes]]) -> dict[int, Blobs]:
+    return {at: Blobs(blobs) for at, blobs in groups.items() if blobs}
+
+
+def _apply(groups: dict[int, dict[str, bytes]], change: BlobChange, own: range) -> None:
+    if change.label not in own:
+        return
+    blobs = groups.setdefault(change.label, {})
     if change.blob is None:
         blobs.pop(change.name, None)
     else:
