@@ -46,7 +46,9 @@ INNER_MODULES = {
     "holdfast.model.time.units",
     "holdfast.model.functions.triggered",
     "holdfast.model.functions.undeclared",
+    "holdfast.model.state.methods",
     "holdfast.model.windows.codec",
+    "holdfast.model.windows.windowing",
 }
 INNER_NAMES = {
     "BuiltinSum",
