@@ -157,6 +157,8 @@ class FakeState:
     batches: list[int] = field(default_factory=lambda: list(range(52, 60)))
     first_keys: list[str] = field(default_factory=list)
     """Keys before all others."""
+    windows_every: int = 3
+    """Which keys have windows: no real step has both, but a test can show both."""
     pages: int = 0
     """How many pages were asked for."""
 
@@ -226,7 +228,7 @@ class FakeState:
         total = number * 7 + turns * 25
         start = 10 + (batch - self.batches[0]) // 4
         day = datetime.fromtimestamp(T0 / 1000, timezone.utc).date()
-        window = f"{day} {start:02d}:00 to {start + 1:02d}:00" if number % 3 == 0 else ""
+        window = f"{day} {start:02d}:00 to {start + 1:02d}:00" if number % self.windows_every == 0 else ""
         cells = {
             "total": _value(total),
             "seen": _value(seen),
