@@ -138,7 +138,12 @@ def test_folders_are_listed_as_often_for_many_micro_batches_as_for_few(made, mon
     case = open_checkpoint(None, made["changelogs and snapshots"])
     looked = []
     operator = Checkpoint.operator
-    monkeypatch.setattr(Checkpoint, "operator", lambda self, number: looked.append(number) or operator(self, number))
+
+    def looking(self, number):
+        looked.append(number)
+        return operator(self, number)
+
+    monkeypatch.setattr(Checkpoint, "operator", looking)
     source = DirectSource(case)
     counts = []
     for batches in (case.retained()[:2], case.retained()):
