@@ -157,6 +157,8 @@ class FakeState:
     batches: list[int] = field(default_factory=lambda: list(range(52, 60)))
     first_keys: list[str] = field(default_factory=list)
     """Keys before all others."""
+    windows_every: int = 3
+    """Which keys have windows: no real step has both, but a test can show both."""
     pages: int = 0
     """How many pages were asked for."""
 
@@ -170,11 +172,12 @@ class FakeState:
             StepInfo("alerts", cells[2:], "card string", GROUPS, "heap"),
         ]
 
-    def page(self, step: str, batch: int, *, prefix: str, offset: int, limit: int) -> Page:
+    def page(self, step: str, batch: int, *, prefix: str, offset: int, limit: int, compare: int | None) -> Page:
         self.pages += 1
         names = self._names(prefix, offset, limit + 1)
         rows = [row for name in names[:limit] for row in self._rows(name, batch)]
-        return Page(rows, len(names[:limit]), len(names) > limit)
+        before = {} if compare is None else {name: list(self._rows(name, self._at(compare))) for name in names[:limit]}
+        return Page(rows, len(names[:limit]), len(names) > limit, before)
 
     def count(self, step: str, batch: int, *, prefix: str) -> int:
         return sum(1 for number in range(self._all) if self._name(number).startswith(prefix))
@@ -225,7 +228,7 @@ class FakeState:
         total = number * 7 + turns * 25
         start = 10 + (batch - self.batches[0]) // 4
         day = datetime.fromtimestamp(T0 / 1000, timezone.utc).date()
-        window = f"{day} {start:02d}:00 to {start + 1:02d}:00" if number % 3 == 0 else ""
+        window = f"{day} {start:02d}:00 to {start + 1:02d}:00" if number % self.windows_every == 0 else ""
         cells = {
             "total": _value(total),
             "seen": _value(seen),

@@ -35,7 +35,7 @@ PICTURES = {
 
 def take(folder: Path) -> None:
     dashboards.T0 = int(time.time() * 1000) - BATCHES * dashboards.INTERVAL_MS
-    state = dashboards.FakeState(batches=list(range(BATCHES - 14, BATCHES)))
+    state = dashboards.FakeState(batches=list(range(BATCHES - 14, BATCHES)), windows_every=1)
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         checkpoint = dashboards.make_job(Path(home) / "data", BATCHES)
         lock = Lock(None, str(checkpoint), "job payments").acquire()

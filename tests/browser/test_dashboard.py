@@ -193,6 +193,18 @@ class TestState:
         expect(page.get_by_role("heading", name=NASTY)).to_be_visible()
         assert "owned" not in page.title()
 
+    @pytest.mark.parametrize("state", [FakeState(first_keys=["", "safe\u202egpj.exe", "long" * 2_000])])
+    def test_odd_keys(self, visit, state):
+        """Every key can be seen and, unless it is longer than an address, be followed."""
+        page = visit("/state")
+        rows = page.get_by_role("region", name="State by key and window").locator("tbody tr")
+        expect(rows.nth(2)).to_contain_text("longlonglong")
+        expect(rows.nth(2).get_by_role("link")).to_have_count(0)
+        expect(rows.nth(1).get_by_role("link")).to_have_text(r"safe\u202egpj.exe")
+        rows.nth(0).get_by_role("link", name="(empty)").click()
+        expect(page.get_by_role("heading", name="(empty)")).to_be_visible()
+        expect(page.get_by_role("region", name="Its life")).to_be_visible()
+
     def test_a_search(self, visit, state):
         page = visit("/state")
         expect(page.get_by_text("keys 1 to 50")).to_be_visible()

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from holdfast.checkpoint.blob_reader import BlobReader
 from holdfast.checkpoint.files.choice import normalised
-from holdfast.checkpoint.layout import open_checkpoint
+from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.checkpoint.schema_paths import place_schemas
 from holdfast.ops import StateReader, rescale, state_diff, state_history, state_ls, state_show
 from holdfast.ops.reading.blobs import blobs_frame, flat_blobs, rows_of
@@ -120,7 +120,7 @@ def test_what_each_micro_batch_changed(spark, case):
     reader = BlobReader(case)
     compared = 0
     for operator in {operator for operator, _ in places(case)}:
-        batches = [batch for batch in case.retained() if reader.has_changes(operator, batch)]
+        batches = [batch for run in reader.runs(operator, case.retained()) for batch in run[1:]]
         if not batches:
             continue
         feed = blobs_reader(spark, operator).option("readChangeFeed", "true")
@@ -131,6 +131,28 @@ def test_what_each_micro_batch_changed(spark, case):
         assert sorted(found, key=repr) == sorted(expected, key=repr)
         compared += len(found)
     assert compared or len(case.retained()) == 1
+
+
+def test_folders_are_listed_as_often_for_many_micro_batches_as_for_few(made, monkeypatch):
+    """A running job keeps hundreds of files, and a hundred micro-batches."""
+    case = open_checkpoint(None, made["changelogs and snapshots"])
+    looked = []
+    operator = Checkpoint.operator
+
+    def looking(self, number):
+        looked.append(number)
+        return operator(self, number)
+
+    monkeypatch.setattr(Checkpoint, "operator", looking)
+    source = DirectSource(case)
+    counts = []
+    for batches in (case.retained()[:2], case.retained()):
+        monkeypatch.setattr(case, "check_history", lambda batches=batches: batches)
+        looked.clear()
+        assert [batch for batch, _ in source.versions(source.steps(batches[-1])[0], None)] == batches
+        counts.append(len(looked))
+    assert len(case.retained()) > 2
+    assert counts[0] == counts[1]
 
 
 def test_both_sources_say_the_same(spark, case):

@@ -31,8 +31,8 @@ from holdfast.errors import HoldfastError
 from holdfast.model.aggregate.combine import CombineFn
 from holdfast.model.coders import Coder, PlainCoder, StrUtf8Coder, VarIntCoder
 from holdfast.model.functions.dofn import DoFn
-from holdfast.model.functions.signature import cell_methods
 from holdfast.model.functions.step import build_step
+from holdfast.model.state.methods import cell_methods
 from holdfast.model.state.specs import (
     BagStateSpec,
     CombiningStateSpec,

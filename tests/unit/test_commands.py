@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from holdfast import ops
-from holdfast.cli.main import app
+from holdfast.cli.main import commands as all_commands
 
 WITHOUT_A_FUNCTION = {"run", "top", "ui"}
 """A script is run as `python` runs it: from Python, import it."""
@@ -25,7 +25,7 @@ def names_of(commands: typer.Typer, before: str = "") -> set[str]:
 
 
 def test_every_command_is_a_function():
-    commands = names_of(app)
+    commands = names_of(all_commands())
     assert {"state_ls", "checkpoint_show", "savepoint_create", "doctor", "stop"} <= commands
     functions = {name for name in ops.__all__ if name.islower()}
     named = {OTHERWISE.get(name, name) for name in commands}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.checkpoint.files.access import Files
 from holdfast.checkpoint.files.local import LocalFiles
-from holdfast.watch.history import BEFORE, NOW, HistoryFile, history_of, read_history
+from holdfast.watch.history import BEFORE, NOW, HistoryFile, Telling, history_of, read_history
 from holdfast.watch.records import BatchRecord, EventRecord, GroupsRecord, KeyCount, StepRecord
 
 FILES = LocalFiles()
@@ -124,6 +124,57 @@ def test_a_file_that_became_the_older_one_meanwhile_is_read_once(tmp_path):
     content = (tmp_path / NOW).read_bytes()
     (tmp_path / BEFORE).write_bytes(content)
     assert read_history(FILES, str(tmp_path)).events == [started(None)]
+
+
+def test_what_was_appended_before_it_became_the_older_one_is_not_done_again(tmp_path):
+    """Read as `now`, then appended to and moved, then read as `before`."""
+    records = [started(None), *map(batch, range(4))]
+    first, second = (HistoryFile(FILES, str(tmp_path / name)) for name in ("read first", "read second"))
+    for record in records[:3]:
+        first.append(record)
+    for record in records:
+        second.append(record)
+
+    class Moving(LocalFiles):
+        def read(self, path):
+            return super().read(str(tmp_path / ("read first" if path.endswith(NOW) else "read second") / NOW))
+
+    history = read_history(Moving(), str(tmp_path))
+    assert (history.events, [record.batch for record in history.batches]) == ([started(None)], [0, 1, 2, 3])
+    assert history.again == {}
+
+
+def test_going_back_makes_the_rest_void_even_if_the_start_is_not_told():
+    telling = Telling()
+    for number in (3, 4, 5, 2):
+        telling.add(batch(number))
+    assert [record.batch for record in telling.history().batches] == [2]
+    telling.add(batch(3))
+    assert telling.history().again == {3: 1}
+
+
+class Counting(int):
+    """A number that counts how often any is compared."""
+
+    compared = 0
+
+    def __gt__(self, other):
+        Counting.compared += 1
+        return int(self) > int(other)
+
+    def __lt__(self, other):
+        Counting.compared += 1
+        return int(self) < int(other)
+
+
+def test_a_record_is_taken_without_going_through_all_others():
+    """A history of a small job has tens of thousands of records, and is followed by one reader after the other."""
+    telling = Telling(records_max=100)
+    for number in range(1_000):
+        telling.add(batch(Counting(number)))
+        telling.add(started(Counting(number)))
+    assert [record.batch for record in telling.history().batches] == list(range(900, 1_000))
+    assert 0 < Counting.compared < 5 * 1_000
 
 
 @given(st.lists(st.binary(max_size=60) | st.sampled_from([b'{"kind":"batch","batch":1,"at_ms":2}', b"[]", b"[" * 5000])))

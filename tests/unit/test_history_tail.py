@@ -88,6 +88,25 @@ def test_what_came_before_is_read_first(folder, tail):
     assert numbers(tail) == list(range(7))
 
 
+def test_the_newer_becomes_the_older_while_they_are_opened(folder, tail, monkeypatch):
+    """Nothing is missed, and nothing is taken twice."""
+    append(folder, *RECORDS[:5])
+    opened = module._opened
+
+    def open_and_move(path):
+        found = opened(path)
+        if (folder / "now.jsonl").exists():
+            os.replace(folder / "now.jsonl", folder / "before.jsonl")
+        return found
+
+    monkeypatch.setattr(module, "_opened", open_and_move)
+    tail.read()
+    monkeypatch.undo()
+    append(folder, *RECORDS[5:7])
+    tail.read()
+    assert (numbers(tail), tail.history.again) == (list(range(7)), {})
+
+
 def test_the_file_begins_anew(folder, tail):
     append(folder, *RECORDS[:5])
     tail.read()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.spark.errors.quiet import never_logged
 from holdfast.spark.job.life import HeldBack, Life, Phase, Stop, Streak
 
 
@@ -171,3 +173,21 @@ def test_a_request_and_a_micro_batch_at_the_same_time():
 def test_failures_in_a_row():
     streak = Streak()
     assert [streak.count_at(done) for done in (None, None, 0, 0, 0, 1)] == [1, 2, 1, 2, 3, 1]
+
+
+def test_a_micro_batch_that_is_left_is_not_logged_as_a_failure(caplog):
+    """Py4J logs what a function that Spark has called raises, with its traceback, where a program has logging set up."""
+    never_logged(HeldBack)
+    never_logged(HeldBack)
+    logger = logging.getLogger("py4j.clientserver")
+    for error in (HeldBack("left"), OSError("away")):
+        try:
+            raise error
+        except Exception:
+            logger.exception("an exception on the Python side")
+    logger.error("something else")
+    assert [str(record.exc_info[1]) if record.exc_info else record.message for record in caplog.records] == [
+        "away",
+        "something else",
+    ]
+    assert len(logger.filters) == 1

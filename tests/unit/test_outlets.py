@@ -273,6 +273,25 @@ def quick(monkeypatch):
 
 
 class TestWebhook:
+    def test_an_answer_without_an_end_is_an_answer(self):
+        """What it says besides its status is not waited for, nor is the message sent again."""
+        until = threading.Event()
+
+        def endless(handler):
+            handler.send_response(200)
+            handler.send_header("Content-Length", "10")
+            handler.end_headers()
+            until.wait(60)
+
+        with Receiver(endless, 204) as receiver:
+            outlet = Webhook(receiver.url, timeout_seconds=0.2)
+            outlet.batch(BATCHES[0], BAD)
+            outlet.batch(BATCHES[0], WORSE)
+            assert [receiver.next()[2]["health"]["level"] for _ in range(2)] == ["warning", "critical"]
+            until.set()
+            outlet.close()
+        assert outlet.lost == 0
+
     def test_only_changes_are_posted(self):
         with Receiver() as receiver:
             outlet = Webhook(receiver.url)
@@ -426,6 +445,13 @@ class Noting:
 
 
 class TestTogether:
+    def test_one_that_ends_its_thread_does_not(self, caplog):
+        seen: list[Health] = []
+        together = Outlets([HealthCallback(lambda health: sys.exit(3)), HealthCallback(seen.append)])
+        together.batch(BATCHES[0], BAD)
+        assert seen == [BAD]
+        assert "The outlet HealthCallback raised SystemExit" in caplog.text
+
     def test_a_function_is_told_of_health(self):
         seen: list[Health] = []
         outlet = HealthCallback(seen.append)

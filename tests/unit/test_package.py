@@ -47,7 +47,9 @@ INNER_MODULES = {
     "holdfast.model.time.units",
     "holdfast.model.functions.triggered",
     "holdfast.model.functions.undeclared",
+    "holdfast.model.state.methods",
     "holdfast.model.windows.codec",
+    "holdfast.model.windows.windowing",
 }
 INNER_NAMES = {
     "BuiltinSum",

@@ -314,6 +314,28 @@ class TestRunningJobs:
         monkeypatch.setattr(rocks, "_fill", fill_and_remove)
         assert blobs_of(path) == expected
 
+    def test_a_folder_that_goes_while_it_is_listed(self, tmp_path, monkeypatch):
+        """As if it had not been there."""
+        folder, listed, state = tmp_path / "folder", os.listdir, os.stat
+        folder.mkdir()
+
+        def list_late(path):
+            folder.rmdir()
+            return listed(path)
+
+        monkeypatch.setattr(os, "listdir", list_late)
+        assert LocalFiles().entries(str(folder)) is None
+        monkeypatch.undo()
+
+        def look_late(path, **how):
+            if path == str(folder):
+                folder.rmdir()
+            return state(path, **how)
+
+        folder.mkdir()
+        monkeypatch.setattr(os, "stat", look_late)
+        assert LocalFiles().info(str(folder)) is None
+
     def test_state_that_is_replaced(self, path):
         class Replacing(LocalFiles):
             def read(self, name):

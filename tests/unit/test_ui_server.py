@@ -21,7 +21,9 @@ from starlette.testclient import TestClient
 from dashboards import FakeState, a_graph, append, batch_record, make_job, served
 from holdfast.checkpoint.lock import Lock
 from holdfast.checkpoint.registry import RegisteredJob, register
+from holdfast.cli.main import main
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError, InputError
+from holdfast.ui.api.live import News
 from holdfast.ui.app import Dashboard
 from holdfast.ui.guard import POLICY, Access
 from holdfast.ui.judging import judge
@@ -29,7 +31,8 @@ from holdfast.ui.reading import graph as graph_module
 from holdfast.ui.reading import jobs as jobs_module
 from holdfast.ui.reading.graph import read_graph
 from holdfast.ui.reading.jobs import Jobs, checkpoints_of
-from holdfast.ui.serve import serve
+from holdfast.ui.reading.state import WindowRow
+from holdfast.ui.serve import Address, serve
 from holdfast.watch.records import EventRecord
 
 TOKEN = "a-token-that-is-long-enough"
@@ -119,6 +122,12 @@ class TestGuard:
     def test_it_only_reads(self, client, method):
         assert client.request(method, "/api/jobs").status_code == 405
 
+    @pytest.mark.parametrize("path", ["/", "/api/jobs", "/api/nothing", "/static/js/main.js"])
+    def test_the_head_alone(self, client, path):
+        head, whole = client.head(path), client.get(path)
+        assert (head.status_code, head.content) == (whole.status_code, b"")
+        assert head.headers["content-length"] == whole.headers["content-length"]
+
     def test_headers(self, client):
         for path in ("/", "/api/jobs", "/api/nothing", "/static/js/main.js", "/static/nothing"):
             headers = client.get(path).headers
@@ -155,7 +164,8 @@ class TestToken:
     def test_with_a_wrong_one(self, guarded, wrong):
         assert guarded.get("/api/jobs", params={"token": wrong}).status_code == 401
         assert guarded.get("/api/jobs", headers={"Authorization": f"Bearer {wrong}".encode()}).status_code == 401
-        assert guarded.get("/api/jobs", headers={"Cookie": f"holdfast_ui={wrong}".encode()}).status_code == 401
+        name = Access(token=TOKEN).cookie_name
+        assert guarded.get("/api/jobs", headers={"Cookie": f"{name}={wrong}".encode()}).status_code == 401
 
     def test_as_a_bearer(self, guarded):
         assert guarded.get("/api/jobs", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
@@ -174,7 +184,22 @@ class TestToken:
         assert answer.headers["location"] == "/evil.example/x"
 
     def test_cookies_that_are_none(self, guarded):
-        assert guarded.get("/api/jobs", headers={"Cookie": "holdfast_ui=\x01; ;;=,\"'"}).status_code == 401
+        name = Access(token=TOKEN).cookie_name
+        assert guarded.get("/api/jobs", headers={"Cookie": f"{name}=\x01; ;;=,\"'"}).status_code == 401
+
+    def test_two_dashboards_of_one_machine(self, checkpoint, guarded):
+        """Browsers give the cookies of a host to all its ports."""
+        other = visitor_of(dashboard_of(checkpoint, access=Access(token="another-token-of-some-length")))
+        guarded.get(f"/?token={TOKEN}")
+        other.cookies = guarded.cookies
+        other.get("/?token=another-token-of-some-length")
+        assert [client.get("/api/jobs").status_code for client in (guarded, other)] == [200, 200]
+
+    def test_the_address_has_the_token_as_it_is(self, guarded):
+        token = "a&b=c#d+e%20f/?"
+        url = Address("127.0.0.1", 4141, token).url
+        guarded = visitor_of(Dashboard(Jobs([], lambda checkpoint: FakeState()), judge, Access(token=token)))
+        assert guarded.get(url).status_code == 303
 
 
 class TestAnswers:
@@ -331,6 +356,42 @@ class TestState:
         client = client_of(checkpoint, state=FakeState(first_keys=["a/b//c?d"]))
         assert client.get("/api/state/card totals/a%2Fb%2F%2Fc%3Fd").json()["key"] == "a/b//c?d"
 
+    def test_a_step_with_slashes(self, checkpoint):
+        class Slashed(FakeState):
+            def key(self, step, key, batch):
+                return 59, [WindowRow(key, step, {})]
+
+        client = client_of(checkpoint, state=Slashed())
+        for address, step, key in [("a%2Fb/c%2fd/e", "a/b", "c/d/e"), ("a/b/c%2Fd", "a", "b/c/d")]:
+            found = client.get(f"/api/state/{address}").json()
+            assert (found["step"], found["key"], found["windows"][0]["window"]) == (step, key, step)
+
+    @pytest.mark.parametrize("key", ["", " ", "é" * 900, "a" * 6_000])
+    def test_keys_that_can_be_asked_for(self, checkpoint, key):
+        client = client_of(checkpoint, state=FakeState(first_keys=[key]))
+        row = self.page(client, job_of(client), limit=1)["rows"][0]
+        assert (row["key"], row["is_key_cut"]) == (key, False)
+        query = {"step": "card totals", "key": row["key"]}
+        assert client.get(f"/api/jobs/{job_of(client)}/state/key", params=query).json()["key"] == key
+        assert client.get(f"/api/jobs/{job_of(client)}/state/life", params=query).json()["key"] == key
+
+    @pytest.mark.parametrize("key", ["é" * 1_100, "a" * 6_001, "long" * 1_000_000])
+    def test_keys_that_are_too_long_are_cut(self, checkpoint, key):
+        client = client_of(checkpoint, state=FakeState(first_keys=[key]))
+        row = self.page(client, job_of(client), limit=1, compare=58)["rows"][0]
+        assert row["is_key_cut"]
+        assert key.startswith(row["key"])
+        assert len(row["key"]) == len(row["key_text"]) == 400
+
+    def test_every_character_of_a_key_can_be_seen(self, checkpoint):
+        key = "safe\u202egpj.exe\x00"
+        client = client_of(checkpoint, state=FakeState(first_keys=[key]))
+        row = self.page(client, job_of(client), limit=1)["rows"][0]
+        assert (row["key"], row["key_text"]) == (key, r"safe\u202egpj.exe\x00")
+        query = {"step": "card totals", "key": row["key"]}
+        life = client.get(f"/api/jobs/{job_of(client)}/state/life", params=query).json()
+        assert life["key_text"] == row["key_text"]
+
     def test_a_life(self, client, job):
         life = client.get(f"/api/jobs/{job}/state/life", params={"step": "card totals", "key": "4929-0000001"}).json()
         assert [(each["batch"], each["what"]) for each in life["entries"] if each["cell"] == "total"] == [
@@ -467,6 +528,29 @@ class TestServing:
             news = next(after for line in lines for after in json.loads(line[6:]).values() if after != before)
             assert news > before
 
+    def test_who_listens_goes_on_after_a_disk_that_did_not_answer(self, tmp_path, monkeypatch):
+        checkpoint = make_job(tmp_path)
+        failing = [OSError("no answer")]
+        known = News._versions
+
+        def versions(news):
+            if news._looking is not None and failing:
+                raise failing.pop()
+            return known(news)
+
+        monkeypatch.setattr(News, "_versions", versions)
+        monkeypatch.setattr("holdfast.ui.api.live._LOOK_SECONDS", 0.01)
+        with (
+            served([checkpoint], FakeState()) as address,
+            httpx.Client(trust_env=False, timeout=30) as client,
+            client.stream("GET", f"{address.url}api/events") as answer,
+        ):
+            lines = (line for line in answer.iter_lines() if line.startswith("data: "))
+            (before,) = json.loads(next(lines)[6:]).values()
+            append(checkpoint, batch_record(60))
+            assert next(after for line in lines for after in json.loads(line[6:]).values() if after != before) > before
+        assert not failing
+
     def test_no_more_listeners_than_there_is_room_for(self, checkpoint, monkeypatch):
         monkeypatch.setattr("holdfast.ui.api.live.LISTENERS_MAX", 0)
         assert client_of(checkpoint).get("/api/events").status_code == 503
@@ -520,6 +604,11 @@ class TestCommand:
             parent.communicate(b"\n", timeout=60)
             _, said = process.communicate(timeout=60)
         assert (process.returncode, said) == (0, "")
+
+    @pytest.mark.parametrize("token", ["short", "a token with blanks in it", "ein-schlüssel-der-lang-ist"])
+    def test_tokens_that_cannot_be_used(self, checkpoint, token, capsys):
+        assert main(["ui", str(checkpoint), "--token", token, "--no-open"]) == 1
+        assert "--token" in capsys.readouterr().err
 
     def test_the_token_is_in_nothing_but_the_address(self, checkpoint):
         running = started(str(checkpoint), "--no-open", HOLDFAST_UI_TOKEN=TOKEN)

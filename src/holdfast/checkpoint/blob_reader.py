@@ -10,7 +10,7 @@ all state was replaced meanwhile, an error says so.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.checkpoint.files.choice import FileInfo, join
@@ -94,8 +94,8 @@ class BlobReader:
         Raises CheckpointError if one of them has no changelog, as after rescaling.
         """
         wanted = Wanted.of(labels)
+        here = self._operator(operator)
         for batch in range(first, last + 1):
-            here = self._operator(operator)
             self.check_format(here, batch)
             for number, stores in self._chosen(here, batch, labels, None).items():
                 changelog = _only(stores, here, number).changelogs.get(batch + 1)
@@ -108,12 +108,21 @@ class BlobReader:
                 for label, name, blob in edits:
                     yield BlobChange(batch, "delete" if blob is None else "update", label, name, blob)
 
-    def has_changes(self, operator: int, batch: int) -> bool:
-        """Whether the changes of a micro-batch, applied to the state before it, give the state after it: every partition has
-        a changelog, and their number is the same."""
+    def runs(self, operator: int, batches: Sequence[int]) -> list[list[int]]:
+        """Micro-batches, in order, divided where the changes of one, applied to the state before it, do not give the state
+        after it: a partition has no changelog of it, or their number is another."""
         here = self._operator(operator)
-        stores = self._checkpoint.partitions_at(here, batch)
-        if batch > 0 and len(self._checkpoint.partitions_at(here, batch - 1)) != len(stores):
+        found: list[list[int]] = []
+        for batch in batches:
+            if found and found[-1][-1] == batch - 1 and self._has_changes(here, batch):
+                found[-1].append(batch)
+            else:
+                found.append([batch])
+        return found
+
+    def _has_changes(self, operator: Operator, batch: int) -> bool:
+        stores = self._checkpoint.partitions_at(operator, batch)
+        if batch > 0 and len(self._checkpoint.partitions_at(operator, batch - 1)) != len(stores):
             return False
         return all(store.changelogs.get(batch + 1) for found in stores.values() for store in found)
 

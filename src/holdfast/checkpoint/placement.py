@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from holdfast.checkpoint.files.choice import FileInfo, Files, join
@@ -73,6 +72,9 @@ def misplaced(files: Files, operator: str) -> list[tuple[str, str]]:
     known = described(files, operator)
     if known is None or not known.is_a_step:
         return []
+    # With its logging it takes longer to import than most of what reads a checkpoint.
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_THREADS) as pool:
         found = pool.map(lambda number: _labels(files, join(operator, str(number)), known.since), range(known.partitions))
         return [problem for number, labels in enumerate(found) for problem in _problems(operator, number, labels, known)]

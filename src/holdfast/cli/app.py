@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -27,6 +26,8 @@ savepoint = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         # The usual form, which scripts can parse.
         typer.echo(f"holdfast {version('holdfast')}")
         raise typer.Exit

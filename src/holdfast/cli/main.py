@@ -7,23 +7,35 @@ critical. A command that fails changes nothing, except that a
 
 from __future__ import annotations
 
+import importlib
 import sys
 
-# Each adds its commands.
-from holdfast.cli import checkpoint, doctor, health, jars, jobs, savepoint, sizing, state, top, ui  # noqa: F401
+import typer
+
 from holdfast.cli.app import app
 from holdfast.cli.output import report_error
 from holdfast.errors import HoldfastError
 from holdfast.model.extras import as_missing_extra
 
-__all__ = ["main", "run"]
+__all__ = ["commands", "main", "run"]
+
+_FILES = ("checkpoint", "doctor", "health", "jars", "jobs", "savepoint", "sizing", "state", "top", "ui")
+"""Each adds its commands, in this order. A file of one command, or one group, has its name."""
+
+
+def commands(word: str | None = None) -> typer.Typer:
+    """The command line with all commands; or with those of the file that has the name of the first word, if there is one: to
+    import the others takes as long as to look at a key."""
+    for name in [word] if word in _FILES else _FILES:
+        importlib.import_module(f"holdfast.cli.{name}")
+    return app
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        app(args=arguments, prog_name="holdfast")
+        commands(arguments[0] if arguments else None)(args=arguments, prog_name="holdfast")
     except SystemExit as end:
         # The command-line library's own exit code: 2 for wrong usage, 1 for a command that found a problem.
         return end.code if isinstance(end.code, int) else 0

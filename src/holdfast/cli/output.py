@@ -19,7 +19,6 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -82,6 +81,8 @@ def working(what: str, on: Console = error_console) -> Iterator[Report]:
     if not on.is_terminal:
         yield lambda done, total: None
         return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=on, transient=True) as progress:
         task = progress.add_task(what, total=None)

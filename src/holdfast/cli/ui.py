@@ -54,6 +54,11 @@ def ui(
 
     if token is not None and len(token) < _TOKEN_MIN:
         raise InputError(f"--token is too short: it needs {_TOKEN_MIN} characters.", todo="leave it out to get a random one")
+    if token is not None and not all("!" <= letter <= "~" for letter in token):
+        raise InputError(
+            "--token has blanks, or letters beyond ASCII, which a header cannot have.",
+            todo="leave it out to get a random one",
+        )
 
     def tell(address: Address) -> None:
         if as_json:

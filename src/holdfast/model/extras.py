@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import re
 
@@ -37,6 +36,8 @@ def require_extra(extra: str, package: str, version: tuple[int, int], what: str,
     """
     if not _is_here(package):
         raise _missing(what, package, extra=extra)
+    import importlib.metadata
+
     found = importlib.metadata.version(distribution or package)
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < version:
         needed = ".".join(map(str, version))

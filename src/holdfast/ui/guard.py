@@ -39,7 +39,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-_COOKIE = "holdfast_ui"
 _OWN_SITES = ("", "none", "same-origin")
 _ADDRESS_BYTES_MAX = 8_192
 
@@ -55,7 +54,16 @@ class Access:
     @property
     def cookie(self) -> str:
         """What the cookie holds: it proves the token, and does not give it away."""
-        return hmac.new((self.token or "").encode(), b"holdfast ui cookie", hashlib.sha256).hexdigest()
+        return self._made_of_token(b"holdfast ui cookie")
+
+    @property
+    def cookie_name(self) -> str:
+        """Another one for each token: browsers keep cookies by host, and not by port, so two dashboards would take each
+        other's."""
+        return f"holdfast_ui_{self._made_of_token(b'holdfast ui cookie name')[:8]}"
+
+    def _made_of_token(self, what: bytes) -> str:
+        return hmac.new((self.token or "").encode(), what, hashlib.sha256).hexdigest()
 
 
 class Guard:
@@ -71,7 +79,11 @@ class Guard:
                 await self._app(scope, receive, send)
             return
 
+        is_head = scope["method"] == "HEAD"
+
         async def send_guarded(message: Message) -> None:
+            if is_head and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
@@ -80,7 +92,7 @@ class Guard:
             await send(message)
 
         answer = self._refusal(scope) or self._admission(scope)
-        await (answer or self._app)(scope, receive, send_guarded)
+        await (answer or self._app)({**scope, "method": "GET"} if is_head else scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -107,7 +119,7 @@ class Guard:
         bearer = headers.get("authorization", "")
         if bearer[:7].lower() == "bearer " and _same(bearer[7:].strip(), [access.token]):
             return None
-        if _same(access.cookie, _cookies(headers.getlist("cookie"))):
+        if _same(access.cookie, _cookies(headers.getlist("cookie"), access.cookie_name)):
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if _same(access.token, [value for name, value in query if name == "token"]):
@@ -115,7 +127,7 @@ class Guard:
             # One slash at the beginning: two would lead to another host.
             path = "/" + str(scope["path"]).lstrip("/")
             response = RedirectResponse(f"{path}?{rest}" if rest else path, status_code=303)
-            response.set_cookie(_COOKIE, access.cookie, httponly=True, samesite="strict", path="/")
+            response.set_cookie(access.cookie_name, access.cookie, httponly=True, samesite="strict", path="/")
             return response
         todo = "open the address that holdfast ui printed, or send the header Authorization: Bearer TOKEN"
         return _refused(401, "The dashboard's token is missing or wrong.", todo, {"WWW-Authenticate": "Bearer"})
@@ -151,11 +163,11 @@ def _same(wanted: str, shown: Iterable[str]) -> bool:
     return found
 
 
-def _cookies(headers: Iterable[str]) -> list[str]:
+def _cookies(headers: Iterable[str], name: str) -> list[str]:
     found = []
     for header in headers:
         try:
-            cookie = SimpleCookie(header).get(_COOKIE)
+            cookie = SimpleCookie(header).get(name)
         except CookieError:
             continue
         if cookie is not None:

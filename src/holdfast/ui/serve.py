@@ -9,6 +9,7 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import uvicorn
 
@@ -38,7 +39,7 @@ class Address:
     def url(self) -> str:
         """What to open in a browser; with the token, if it takes one."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/" + ("" if self.token is None else f"?token={self.token}")
+        return f"http://{host}:{self.port}/" + ("" if self.token is None else f"?token={quote(self.token, safe='')}")
 
 
 def serve(

@@ -14,6 +14,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -83,10 +84,12 @@ class Telling:
 
     With `records_max` the oldest are let go. With `detailed_max` only so many of the newest keep their key groups and keys,
     which are most of a record.
+
+    The micro-batches are kept by ascending number, so that taking a record never means going through all of them.
     """
 
     def __init__(self, records_max: int | None = None, detailed_max: int | None = None) -> None:
-        self._batches: dict[int, BatchRecord] = {}
+        self._batches: OrderedDict[int, BatchRecord] = OrderedDict()
         self._events: list[EventRecord] = []
         self._again: dict[int, int] = {}
         self._unreadable = 0
@@ -106,11 +109,7 @@ class Telling:
 
     def add(self, record: Record) -> None:
         if isinstance(record, BatchRecord):
-            if record.batch in self._batches:
-                self._again[record.batch] = self._again.get(record.batch, 0) + 1
-            self._batches[record.batch] = record
-            if self._detailed_max is not None:
-                self._simplify(record.batch - self._detailed_max)
+            self._add_batch(record)
         else:
             self._events.append(record)
             if record.event == "started":
@@ -118,7 +117,18 @@ class Telling:
         if self._max is not None:
             del self._events[: -self._max]
             while len(self._batches) > self._max:
-                del self._batches[min(self._batches)]
+                number, _ = self._batches.popitem(last=False)
+                self._again.pop(number, None)
+
+    def _add_batch(self, record: BatchRecord) -> None:
+        if record.batch in self._batches:
+            self._again[record.batch] = self._again.get(record.batch, 0) + 1
+        else:
+            # A lower number than before: the job went back, and its start was not told.
+            self._void_after(record.batch)
+        self._batches[record.batch] = record
+        if self._detailed_max is not None:
+            self._simplify(record.batch - self._detailed_max)
 
     def _simplify(self, number: int) -> None:
         record = self._batches.get(number)
@@ -126,21 +136,21 @@ class Telling:
             self._batches[number] = simplified(record)
 
     def _void_after(self, resumed: int) -> None:
-        for number in [number for number in self._batches if number > resumed]:
-            del self._batches[number]
+        while self._batches and next(reversed(self._batches)) > resumed:
+            number, _ = self._batches.popitem()
             self._again[number] = self._again.get(number, 0) + 1
 
     def history(self) -> History:
-        batches = [self._batches[number] for number in sorted(self._batches)]
         again = {number: count for number, count in self._again.items() if number in self._batches}
-        return History(batches, list(self._events), self._unreadable, again)
+        return History(list(self._batches.values()), list(self._events), self._unreadable, again)
 
 
 def read_history(files: Files, checkpoint: str) -> History:
     """The history beside a checkpoint; empty if there is none."""
-    # In this order nothing is missed if `now` becomes `before` meanwhile: it is then read twice.
+    # In this order nothing is missed if `now` becomes `before` meanwhile: it is then read twice, the second time with what
+    # was appended in between.
     now, before = (files.read(join(checkpoint, name)) or b"" for name in (NOW, BEFORE))
-    return history_of([*before.splitlines(), *(() if now == before else now.splitlines())])
+    return history_of([*before.splitlines(), *(() if before.startswith(now) else now.splitlines())])
 
 
 def history_of(lines: Iterable[bytes]) -> History:

@@ -61,20 +61,30 @@ class HistoryTail:
         self.close()
 
     def _read_local(self) -> bool:
-        if not self._begun:
-            self._begun = True
-            before = _opened(self._before)
-            if before is not None:
-                with before:
-                    _to_the_end(before)
-                    self._take(before.read(_READ_BYTES_MAX))
-                self._rest = b""
-        found = self._rest_of_the_old() if self._is_another() else False
+        found = self._begin() if not self._begun else self._rest_of_the_old() if self._is_another() else False
         if self._file is None:
             self._file = _opened(self._now)
             if self._file is not None:
                 _to_the_end(self._file)
         return self._take_new() or found
+
+    def _begin(self) -> bool:
+        """Takes the older file. The newer one is opened before it, so that nothing is missed if it becomes the older one
+        meanwhile."""
+        self._begun = True
+        self._file = _opened(self._now)
+        if self._file is not None:
+            _to_the_end(self._file)
+        before = _opened(self._before)
+        if before is None:
+            return False
+        with before:
+            if self._file is not None and _is_same(before, self._file):
+                return False
+            _to_the_end(before)
+            found = self._take(before.read(_READ_BYTES_MAX))
+        self._rest = b""
+        return found
 
     def _is_another(self) -> bool:
         """Whether `now` is no longer the file that is open."""
@@ -127,6 +137,10 @@ def _opened(path: Path) -> BinaryIO | None:
         os.close(number)
         return None
     return os.fdopen(number, "rb")
+
+
+def _is_same(one: BinaryIO, other: BinaryIO) -> bool:
+    return os.path.sameopenfile(one.fileno(), other.fileno())
 
 
 def _to_the_end(file: BinaryIO) -> None:

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 import weakref
@@ -75,19 +76,24 @@ class LocalFiles(Files):
 
     def entries(self, path: str) -> list[FileInfo] | None:
         local = self._path(path)
-        if not local.is_dir():
+        # A running job may remove anything at any time.
+        try:
+            names = sorted(os.listdir(local))
+        except (FileNotFoundError, NotADirectoryError):
             return None
         found = []
-        for name in sorted(os.listdir(local)):
+        for name in names:
             if not (name.startswith(".") and name.endswith(".crc")):
-                # A running job may remove it at any time.
                 with contextlib.suppress(FileNotFoundError):
-                    found.append(self._info(local / name, join(path, name)))
+                    found.append(self._info(os.path.join(local, name), join(path, name)))
         return found
 
     def info(self, path: str) -> FileInfo | None:
         local = self._path(path)
-        return self._info(local, path) if local.exists() else None
+        if local.exists():
+            with contextlib.suppress(FileNotFoundError):
+                return self._info(str(local), path)
+        return None
 
     def make_directory(self, path: str) -> None:
         self._path(path).mkdir(parents=True, exist_ok=True)
@@ -141,9 +147,9 @@ class LocalFiles(Files):
         return local
 
     @staticmethod
-    def _info(local: Path, path: str) -> FileInfo:
-        status = local.stat()
-        return FileInfo(local.name, path, status.st_size, local.is_dir(), status.st_mtime)
+    def _info(local: str, path: str) -> FileInfo:
+        status = os.stat(local)
+        return FileInfo(os.path.basename(local), path, status.st_size, stat.S_ISDIR(status.st_mode), status.st_mtime)
 
     @staticmethod
     def _created_in_place(local: Path, content: bytes) -> bool:

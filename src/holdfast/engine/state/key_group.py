@@ -25,13 +25,13 @@ from holdfast.engine.tables.ordered import OrderedListTable
 from holdfast.engine.tables.value import ValueTable
 from holdfast.errors import StateConflict
 from holdfast.model.coders import BooleanCoder, Coder, VarIntCoder, default_coder
-from holdfast.model.functions.step import Step
 from holdfast.model.state.specs import OrderedListStateSpec, State, StateSpec, ValueStateSpec
 from holdfast.model.time.timers import TimeDomain
 from holdfast.model.windows.ready import BoundedWindow, GlobalWindow
 
 if TYPE_CHECKING:
     from holdfast.engine.state.ledger import Ledger
+    from holdfast.model.functions.step import Step
 
 __all__ = ["KeyGroupState", "Layout", "WindowState", "undeclared"]
 

@@ -21,12 +21,12 @@ from holdfast.engine.stored.manifest import LOG_BACKENDS, read_manifest
 from holdfast.engine.tables import Slot, Table
 from holdfast.engine.tables.expiring import stamp_name
 from holdfast.errors import CheckpointError, CorruptState
-from holdfast.model.functions.step import Windowing
 from holdfast.model.state.specs import State, StateSpec
 from holdfast.model.time.timestamps import MAX_TIMESTAMP, Duration, Timestamp
 from holdfast.model.windows.bounded import BoundedWindow
 from holdfast.model.windows.codec import window_from_bytes
 from holdfast.model.windows.functions import NonMergingWindowFn
+from holdfast.model.windows.windowing import Windowing
 
 __all__ = ["HIDDEN", "Blobs", "OpaqueWindow", "StoredCell", "StoredGroup", "StoredLayout", "read_group", "write_group"]
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from holdfast.errors import CoderError
 from holdfast.model.coders import Coder, Encoded
-from holdfast.model.functions.signature import cell_methods
+from holdfast.model.state.methods import cell_methods
 from holdfast.model.state.specs import State, StateSpec
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.engine.tables.base import Cell, Focus, Undo
 from holdfast.engine.tables.value import value_cell
 from holdfast.model.coders import VarIntCoder
-from holdfast.model.functions.signature import cell_methods
+from holdfast.model.state.methods import cell_methods
 from holdfast.model.state.specs import State, StateSpec, ValueStateSpec
 from holdfast.model.state.ttl import Ttl, lump
 from holdfast.model.time.timestamps import MIN_TIMESTAMP

@@ -26,10 +26,11 @@ from holdfast.model.functions.dofn import DoFn
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.params import ParamKind
 from holdfast.model.functions.signature import Argument, MethodSignature
-from holdfast.model.functions.step import Step, Windowing, build_step, read_windowing, step_tags
+from holdfast.model.functions.step import Step, build_step, read_windowing, step_tags
 from holdfast.model.functions.triggered import TriggeredGrouping
 from holdfast.model.state.specs import BagStateSpec, CombiningStateSpec, MapStateSpec, State, StateSpec
 from holdfast.model.time.timers import TimeDomain, TimerSpec
+from holdfast.model.windows.windowing import Windowing
 
 __all__ = ["CombinePerKey", "GroupByKey", "Grouping", "build", "build_grouping"]
 

@@ -16,6 +16,7 @@ from holdfast.model.coders.pickled import annotation_problems
 from holdfast.model.foreign import foreign_globals
 from holdfast.model.functions.params import Param, ParamKind, StateParam, TimerParam
 from holdfast.model.functions.undeclared import default_problems, undeclared_problem
+from holdfast.model.state.methods import cell_methods
 from holdfast.model.state.specs import State, StateSpec
 from holdfast.model.time.timers import Timer, TimerSpec
 
@@ -223,8 +224,3 @@ def _stored_names(instructions: Iterable[dis.Instruction]) -> Iterator[str]:
         if instruction.opname.startswith("STORE_FAST"):
             names = instruction.argval if isinstance(instruction.argval, tuple) else (instruction.argval,)
             yield from names[:1] if instruction.opname.endswith("LOAD_FAST") else names
-
-
-def cell_methods(spec: StateSpec[State]) -> list[str]:
-    """The methods that a live cell of this spec has."""
-    return sorted(name for name in dir(spec.live) if not name.startswith("_") and name != "prefetch")

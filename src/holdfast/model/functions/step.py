@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidStep
@@ -22,6 +22,7 @@ from holdfast.model.state.specs import State, StateSpec
 from holdfast.model.time.timers import TimerSpec, timers_of
 from holdfast.model.time.timestamps import Duration
 from holdfast.model.windows.ready import GlobalWindows, WindowFn
+from holdfast.model.windows.windowing import Windowing
 
 if TYPE_CHECKING:
     from holdfast.model.functions.grouping import Grouping
@@ -32,7 +33,6 @@ __all__ = [
     "MAIN_TAG",
     "OVER_LIMIT_TAG",
     "Step",
-    "Windowing",
     "build_step",
     "get_dofn_specs",
     "is_stateful_dofn",
@@ -50,20 +50,6 @@ _PROCESS = (_CALLBACK | {ParamKind.TIMER, ParamKind.ELEMENT, ParamKind.WINDOWED_
     ParamKind.TIMER_TAG
 }
 _NOTHING: frozenset[ParamKind] = frozenset()
-
-
-@dataclass(frozen=True)
-class Windowing:
-    """How elements are assigned to windows, and how long after its end a window still accepts them."""
-
-    window_fn: WindowFn = field(default_factory=GlobalWindows)
-    allowed_lateness: Duration = field(default_factory=Duration)
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "window_fn": self.window_fn.describe(),
-            "allowed_lateness_micros": self.allowed_lateness.micros,
-        }
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,12 @@ from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.checkpoint.store.partition import PartitionFiles
 from holdfast.engine.state.keys import encode_slots
 from holdfast.engine.tables import Slot
-from holdfast.errors import InputError
+from holdfast.errors import InputError, NeedsSpark
 from holdfast.ops.inspect.compare import Change, key_changes
 from holdfast.ops.inspect.decoded import DecodedGroup, LeastRecent
 from holdfast.ops.inspect.showing import ShownCell
 from holdfast.ops.reading.direct import DirectSource
+from holdfast.ops.reading.keys import FoundKey, is_spread
 from holdfast.ops.reading.steps import StepRef, choose_step, docs_of
 
 __all__ = ["KeyPage", "KeyState", "StateReader", "StepInfo"]
@@ -58,6 +59,8 @@ class KeyState:
     """Of its key group."""
     cells: list[ShownCell]
     """By window, then in the order of the step's cells; then timers."""
+    before: list[ShownCell] = field(default_factory=list)
+    """The same after the micro-batch that it is compared with, if there is one: what the key had in this key group."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,18 @@ class StateReader:
         at = self._at(step, batch)
         return sorted(at.source.reader.manifests(at.ref.operator, at.batch).keys() & set(at.ref.labels))
 
-    def page(self, step: str, *, batch: int | None = None, prefix: str = "", offset: int = 0, limit: int = 50) -> KeyPage:
-        """The keys whose text begins with `prefix`, from the one at `offset` on, at most `limit`, with their cells.
+    def page(
+        self,
+        step: str,
+        *,
+        batch: int | None = None,
+        prefix: str = "",
+        offset: int = 0,
+        limit: int = 50,
+        compare: int | None = None,
+    ) -> KeyPage:
+        """The keys whose text begins with `prefix`, from the one at `offset` on, at most `limit`, with their cells; with
+        `compare` also with what they had after that micro-batch.
 
         Key groups are decoded one after the other until the page is full, so the first page is fast. Raises InputError if
         `offset` or `limit` is negative.
@@ -123,7 +136,11 @@ class StateReader:
             )
         at = self._at(step, batch)
         found = list(islice(_matching(self._all_groups(at), prefix), offset, offset + limit + 1))
-        keys = [KeyState(text, group.label, group.shown(step, slot)) for group, text, slot in found[:limit]]
+        other = None if compare is None else self._other(at, compare)
+        keys = [
+            KeyState(text, group.label, group.shown(step, slot), self._shown_in(other, at, group.label, slot))
+            for group, text, slot in found[:limit]
+        ]
         return KeyPage(at.batch, offset, keys, more=len(found) > limit)
 
     def count(self, step: str, *, batch: int | None = None, prefix: str = "") -> int:
@@ -135,7 +152,7 @@ class StateReader:
         """The cells and timers of one key after a micro-batch; empty if it has none. `key` is text as SQL would cast it, or
         as `KeyState.key` shows it; several columns are a JSON list. Raises InputError if it is not a key of the step."""
         at = self._at(step, batch)
-        found = at.source.find_key(at.ref, key)
+        found = self._find(at, key)
         if found.label is None:
             return [cell for group in self._all_groups(at) for cell in group.shown(step, found.slot)]
         group = self._group(at, found.label)
@@ -145,7 +162,7 @@ class StateReader:
         """What each retained micro-batch changed of a key, oldest first; empty if it has no state in any of them. What it
         had in the first of them counts as added by it."""
         at = self._at(step, None)
-        found = at.source.find_key(at.ref, key)
+        found = self._find(at, key)
         files = tuple(source.identity for source in at.files.values())
         known = (at.ref.name, encode_slots([found.slot]), tuple(at.source.place.retained()), files)
         kept = self._histories.get(known)
@@ -168,6 +185,31 @@ class StateReader:
         number = source.place.check_batch(batch)
         (ref,) = choose_step(self._steps_at(source, number), step, source.place.path)
         return _At(source, ref, number, source.reader.sources(ref.operator, number))
+
+    def _find(self, at: _At, key: str) -> FoundKey:
+        """The key that a text stands for. One that only Spark could cast is found as it is shown, if it is there."""
+        try:
+            return at.source.find_key(at.ref, key)
+        except NeedsSpark:
+            for group in self._all_groups(at):
+                text, slot = next(group.keys_from(key), ("", None))
+                if slot is not None and text == key:
+                    return FoundKey(slot, None if is_spread(at.ref) else group.label)
+            raise
+
+    def _other(self, at: _At, batch: int) -> _At | None:
+        """The same step after another micro-batch; None if it had no state then."""
+        number = at.source.place.check_batch(batch)
+        ref = next((step for step in self._steps_at(at.source, number) if step.name == at.ref.name), None)
+        return None if ref is None else _At(at.source, ref, number, at.source.reader.sources(ref.operator, number))
+
+    def _shown_in(self, other: _At | None, at: _At, label: int, slot: Slot) -> list[ShownCell]:
+        """What a key of a key group has in the other one, by its slot: not every key's text can be read back. If the key
+        groups were others there, it may be in any."""
+        if other is None:
+            return []
+        groups = [self._group(other, label)] if other.ref.labels == at.ref.labels else self._all_groups(other)
+        return [cell for group in groups if group is not None for cell in group.shown(other.ref.name, slot)]
 
     def _steps_at(self, source: DirectSource, batch: int) -> list[StepRef]:
         known = (batch, _described(source.place, batch))

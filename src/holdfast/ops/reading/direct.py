@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from holdfast.checkpoint.blob_reader import BlobChange, BlobReader
@@ -77,32 +77,42 @@ class DirectSource:
         return rows
 
     def versions(self, step: StepRef, label: int | None) -> Iterator[tuple[int, dict[int, Blobs]]]:
-        labels = step.labels if label is None else [label]
-        yield from self.versions_of(step, labels, self.place.check_history())
+        wanted = None if label is None else [label]
+        yield from self._versions(step, self.place.check_history(), wanted, labels_of_slot(step.slot))
 
     def versions_of(
         self, step: StepRef, labels: Collection[int], batches: Iterable[int]
     ) -> Iterator[tuple[int, dict[int, Blobs]]]:
-        """The key groups of a step with these labels after each of some micro-batches, which are in order.
-
-        The first version is read whole, then each micro-batch's changelogs. A version without them, as after rescaling, is
-        read whole again."""
+        """The key groups of a step with these labels after each of some micro-batches, which are in order."""
         own = {*labels}
-        groups: dict[int, dict[str, bytes]] = {}
-        last = None
-        for batch in batches:
-            if last != batch - 1 or not self.reader.has_changes(step.operator, batch):
-                found = self.reader.groups(step.operator, batch, own)
-                groups = {at: dict(blobs.items()) for at, blobs in found if at in own}
-            else:
-                for change in self.reader.changes(step.operator, batch, batch, own):
-                    if change.label in own:
-                        _apply(groups.setdefault(change.label, {}), change)
-            last = batch
-            yield batch, {at: Blobs(blobs) for at, blobs in groups.items() if blobs}
+        yield from self._versions(step, list(batches), own, own)
+
+    def _versions(
+        self, step: StepRef, batches: Sequence[int], wanted: Collection[int] | None, own: Collection[int]
+    ) -> Iterator[tuple[int, dict[int, Blobs]]]:
+        """The first version is read whole, then each micro-batch's changelogs. A version without them, as after rescaling,
+        is read whole again. The folders are listed once for all of them."""
+        for run in self.reader.runs(step.operator, batches):
+            found = self.reader.groups(step.operator, run[0], wanted)
+            groups = {at: dict(blobs.items()) for at, blobs in found if at in own}
+            yield run[0], _copied(groups)
+            changes = self.reader.changes(step.operator, run[0] + 1, run[-1], wanted)
+            change = next(changes, None)
+            for batch in run[1:]:
+                while change is not None and change.batch == batch:
+                    _apply(groups, change, own)
+                    change = next(changes, None)
+                yield batch, _copied(groups)
 
 
-def _apply(blobs: dict[str, bytes], change: BlobChange) -> None:
+def _copied(groups: dict[int, dict[str, bytes]]) -> dict[int, Blobs]:
+    return {at: Blobs(blobs) for at, blobs in groups.items() if blobs}
+
+
+def _apply(groups: dict[int, dict[str, bytes]], change: BlobChange, own: Collection[int]) -> None:
+    if change.label not in own:
+        return
+    blobs = groups.setdefault(change.label, {})
     if change.blob is None:
         blobs.pop(change.name, None)
     else:

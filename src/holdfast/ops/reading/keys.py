@@ -18,7 +18,7 @@ from holdfast.ops.reading.steps import StepRef
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["FoundKey", "find_key", "key_text"]
+__all__ = ["FoundKey", "find_key", "is_spread", "key_text"]
 
 _NESTED = ("array<", "map<", "struct<")
 
@@ -54,8 +54,12 @@ def find_key(spark: SparkSession | None, step: StepRef, text: str) -> FoundKey:
                 todo="write the key so that SQL can cast it",
             )
     slot = slot_of(values[0] if len(columns) == 1 else tuple(values))
-    spread = step.manifest.get("parallel_over", "key") != "key"
-    return FoundKey(slot, None if spread else step.labels[group])
+    return FoundKey(slot, None if is_spread(step) else step.labels[group])
+
+
+def is_spread(step: StepRef) -> bool:
+    """Whether the windows of one key are in several key groups."""
+    return bool(step.manifest.get("parallel_over", "key") != "key")
 
 
 def _cast(spark: SparkSession | None, step: StepRef, parts: Sequence[str], kinds: Sequence[str]) -> tuple[list[Any], int]:

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 
 from holdfast.checkpoint.presence import Presence
 from holdfast.errors import HoldfastError, JobFailed
-from holdfast.spark.errors.quiet import quiet
-from holdfast.spark.job.life import Life, Stop
+from holdfast.spark.errors.quiet import never_logged, quiet
+from holdfast.spark.job.life import HeldBack, Life, Stop
 from holdfast.spark.job.root import Part
 from holdfast.spark.sinks.base import BatchInfo, Sink
 from holdfast.spark.sinks.plans import plan_of
@@ -53,6 +53,7 @@ class Handler:
         self.query_id = Given()
         self.failure: HoldfastError | None = None
         """What a sink raised; only the text of it survives the way through Spark."""
+        never_logged(HeldBack)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         try:

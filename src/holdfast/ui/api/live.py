@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 
 from starlette.concurrency import run_in_threadpool
@@ -19,6 +20,7 @@ __all__ = ["LISTENERS_MAX", "News"]
 LISTENERS_MAX = 200
 _LOOK_SECONDS = 1.0
 _HEARTBEAT_SECONDS = 15.0
+_LOG = logging.getLogger("holdfast.ui")
 
 Versions = dict[str, int]
 
@@ -66,7 +68,12 @@ class News:
 
     async def _look(self) -> None:
         while self._listeners:
-            versions = await run_in_threadpool(self._versions)
+            try:
+                versions = await run_in_threadpool(self._versions)
+            except Exception:
+                # A disk that does not answer now may answer in a moment; those who listen go on listening.
+                _LOG.warning("What is new of the jobs cannot be read now.", exc_info=True)
+                versions = self._known
             if versions != self._known:
                 self._known = versions
                 for heard in self._listeners:

@@ -205,6 +205,11 @@ class Row(BaseModel):
     """The cells of a key and window."""
 
     key: str
+    """As it is asked for."""
+    key_text: str
+    """For people: every character is visible."""
+    is_key_cut: bool = False
+    """Whether the key is longer than can be asked for; then this is its beginning."""
     window: str
     what: str
     cells: dict[str, Cell]
@@ -272,6 +277,8 @@ class KeyLife(BaseModel):
 
     step: str
     key: str
+    key_text: str
+    """For people: every character is visible."""
     retained: list[Retained]
     entries: list[LifeEntry]
     is_cut: bool

@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from typing import Annotated
+from urllib.parse import unquote
 
-from fastapi import APIRouter, HTTPException, Path, Query
+from fastapi import APIRouter, HTTPException, Path, Query, Request
 from starlette.responses import StreamingResponse
 
 from holdfast.ui.api.checkpoint_views import checkpoints_view
@@ -38,7 +39,7 @@ _BATCH_MAX = 2**62
 
 JobId = Annotated[str, Path(max_length=40, description="The job's id, as /api/jobs tells it.")]
 StepName = Annotated[str, Query(max_length=1_000, description="The step's name.")]
-Key = Annotated[str, Query(max_length=4_000, description="The key as text; several columns as a JSON list.")]
+Key = Annotated[str, Query(max_length=6_000, description="The key as text; several columns as a JSON list.")]
 Batch = Annotated[int | None, Query(ge=0, lt=_BATCH_MAX, description="A retained micro-batch; the last if it is left out.")]
 Prefix = Annotated[str, Query(max_length=1_000, description="Only keys whose text begins with this.")]
 
@@ -175,15 +176,26 @@ def _add_state(router: APIRouter, find: Callable[[str], WatchedJob]) -> None:
 def _add_queryable(router: APIRouter, jobs: Jobs, find: Callable[[str], WatchedJob]) -> None:
     @router.get("/state/{step}/{key:path}", tags=["state"], responses={400: {"model": Problem, "description": "Which job?"}})
     def query_state(
+        request: Request,
         step: Annotated[str, Path(max_length=1_000, description="The step's name.")],
-        key: Annotated[str, Path(max_length=4_000, description="The key as text; several columns as a JSON list.")],
+        key: Annotated[str, Path(max_length=6_000, description="The key as text; several columns as a JSON list.")],
         job: Annotated[
             str | None, Query(max_length=200, description="The job's id or name; needed if there are several.")
         ] = None,
         batch: Batch = None,
     ) -> KeyState:
-        """Queryable state: one key as of the last committed micro-batch, or a retained one."""
-        return key_state(_the_job(jobs, find, job), step, key, batch)
+        """Queryable state: one key as of the last committed micro-batch, or a retained one. A slash in the name of a step is
+        written %2F."""
+        return key_state(_the_job(jobs, find, job), *_as_written(request, step, key), batch)
+
+
+def _as_written(request: Request, step: str, key: str) -> tuple[str, str]:
+    """The step and the key of the address. What the server has decoded does not say which slashes are part of a name."""
+    path = bytes(request.scope.get("raw_path") or b"").partition(b"?")[0]
+    written_step, slash, written_key = path.removeprefix(b"/api/state/").partition(b"/")
+    if not slash or b"%2F" not in written_step.upper():
+        return step, key
+    return unquote(written_step), unquote(written_key)
 
 
 def _the_job(jobs: Jobs, find: Callable[[str], WatchedJob], wanted: str | None) -> WatchedJob:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote
 
 from pydantic import JsonValue
 
@@ -22,7 +23,7 @@ from holdfast.ui.api.responses import (
     StepStates,
 )
 from holdfast.ui.reading.jobs import WatchedJob
-from holdfast.ui.reading.state import CellValue, StateSource, StepInfo, WindowRow
+from holdfast.ui.reading.state import CellValue, StepInfo, WindowRow
 from holdfast.ui.reading.texts import cut
 
 __all__ = ["KEYS_MAX", "key_life", "key_state", "row_page", "step_states"]
@@ -35,6 +36,8 @@ _TAGS_MAX = 10
 _ENTRIES_MAX = 5_000
 _RETAINED_MAX = 2_000
 _TEXT_MAX = 400
+_ADDRESS_KEY_MAX = 6_000
+"""Of a key as part of an address, in which letters beyond ASCII take up to twelve."""
 _JSON_MAX = 256 << 10
 
 
@@ -68,13 +71,10 @@ def row_page(
     declared = next((each for each in steps if each.name == step), None)
     if declared is None:
         raise CheckpointError(f"There is no step {step!r} after micro-batch {at}.", todo="choose one of the job's steps")
-    page = state.page(step, at, prefix=prefix, offset=offset, limit=limit)
+    page = state.page(step, at, prefix=prefix, offset=offset, limit=limit, compare=compare)
     names = dict.fromkeys([cell.name for cell in declared.cells])
     found = [_folded(row, set(names)) for row in page.rows]
-    if compare is None:
-        rows = [_unchanged(row) for row in found]
-    else:
-        rows = list(_compared(state, step, found, compare, set(names)))
+    rows = list(map(_unchanged, found) if compare is None else _compared(found, page.before, set(names)))
     names.update(dict.fromkeys(name for row in rows for name in row.cells))
     columns = list(names)[:_COLUMNS_MAX]
     return RowPage(
@@ -109,36 +109,40 @@ def _folded(row: WindowRow, declared: set[str]) -> WindowRow:
 
 
 def _unchanged(row: WindowRow) -> Row:
-    return Row(
-        key=row.key, window=row.window, what="same", cells={name: _cell(value, "same") for name, value in row.cells.items()}
-    )
+    return _row(row.key, row.window, "same", {name: _cell(value, "same") for name, value in row.cells.items()})
 
 
-def _compared(state: StateSource, step: str, rows: Iterable[WindowRow], other: int, declared: set[str]) -> Iterator[Row]:
+def _row(key: str, window: str, what: str, cells: dict[str, Cell]) -> Row:
+    is_cut = len(quote(key[: _ADDRESS_KEY_MAX + 1], safe="")) > _ADDRESS_KEY_MAX
+    shown = key[:_TEXT_MAX] if is_cut else key
+    return Row(key=shown, key_text=_cut(key), is_key_cut=is_cut, window=window, what=what, cells=cells)
+
+
+def _compared(rows: Iterable[WindowRow], other: Mapping[str, list[WindowRow]], declared: set[str]) -> Iterator[Row]:
     """Rows beside what they were after another micro-batch; windows that are gone come after those of their key."""
     before: dict[str, dict[str, WindowRow]] = {}
     ordered: dict[str, list[WindowRow]] = {}
     for row in rows:
         ordered.setdefault(row.key, []).append(row)
     for key, windows in ordered.items():
-        before[key] = {row.window: _folded(row, declared) for row in state.key(step, key, other)[1]}
+        before[key] = {row.window: _folded(row, declared) for row in other.get(key, ())}
         for row in windows:
             yield _beside(row, before[key].pop(row.window, None))
         for gone in before[key].values():
             cells = {name: Cell(text="", what="removed", old=_cut(value.text)) for name, value in gone.cells.items()}
-            yield Row(key=key, window=gone.window, what="removed", cells=cells)
+            yield _row(key, gone.window, "removed", cells)
 
 
 def _beside(row: WindowRow, before: WindowRow | None) -> Row:
     if before is None:
         cells = {name: _cell(value, "added") for name, value in row.cells.items()}
-        return Row(key=row.key, window=row.window, what="added", cells=cells)
+        return _row(row.key, row.window, "added", cells)
     found = {name: _cell_beside(value, before.cells.get(name)) for name, value in row.cells.items()}
     for name, value in before.cells.items():
         if name not in row.cells:
             found[name] = Cell(text="", what="removed", old=_cut(value.text))
     what = "same" if all(cell.what == "same" for cell in found.values()) else "changed"
-    return Row(key=row.key, window=row.window, what=what, cells=found)
+    return _row(row.key, row.window, what, found)
 
 
 def _cell_beside(value: CellValue, before: CellValue | None) -> Cell:
@@ -197,7 +201,9 @@ def key_life(job: WatchedJob, step: str, key: str) -> KeyLife:
         )
         for change in changes[-_ENTRIES_MAX:]
     ]
-    return KeyLife(step=step, key=key, retained=retained, entries=entries, is_cut=len(changes) > _ENTRIES_MAX)
+    return KeyLife(
+        step=step, key=key, key_text=_cut(key), retained=retained, entries=entries, is_cut=len(changes) > _ENTRIES_MAX
+    )
 
 
 def _cut(text: str) -> str:

@@ -60,6 +60,8 @@ class Page:
     """How many keys these are."""
     more: bool
     """Whether more keys follow."""
+    before: dict[str, list[WindowRow]] = field(default_factory=dict)
+    """Of each key, its windows after the micro-batch that was asked for to compare."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,9 @@ class StateSource(Protocol):
     def steps(self, batch: int | None) -> tuple[int, list[StepInfo]]:
         """The micro-batch that was looked at, and its steps."""
 
-    def page(self, step: str, batch: int, *, prefix: str, offset: int, limit: int) -> Page:
-        """Keys whose text begins with a prefix, from the one at an offset on; at most so many."""
+    def page(self, step: str, batch: int, *, prefix: str, offset: int, limit: int, compare: int | None) -> Page:
+        """Keys whose text begins with a prefix, from the one at an offset on; at most so many. With what they had after
+        another micro-batch, if there is one to compare with."""
 
     def count(self, step: str, batch: int, *, prefix: str) -> int:
         """How many keys have a text that begins with a prefix. May read all state of the step, the first time."""

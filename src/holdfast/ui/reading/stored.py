@@ -34,10 +34,14 @@ class StoredState:
             for step in self._reader.steps(at)
         ]
 
-    def page(self, step: str, batch: int, *, prefix: str, offset: int, limit: int) -> Page:
-        page = self._reader.page(step, batch=batch, prefix=prefix, offset=offset, limit=limit)
+    def page(self, step: str, batch: int, *, prefix: str, offset: int, limit: int, compare: int | None) -> Page:
+        page = self._reader.page(step, batch=batch, prefix=prefix, offset=offset, limit=limit, compare=compare)
         rows = [row for key in page.keys for row in _rows(key.key, key.cells)]
-        return Page(rows, len(page.keys), page.more)
+        before: dict[str, list[WindowRow]] = {}
+        for key in page.keys:
+            # A key whose windows are spread comes once for each of its key groups.
+            before.setdefault(key.key, []).extend(_rows(key.key, key.before))
+        return Page(rows, len(page.keys), page.more, before)
 
     def count(self, step: str, batch: int, *, prefix: str) -> int:
         return self._reader.count(step, batch=batch, prefix=prefix)

@@ -57,7 +57,8 @@ class Outlets:
     def _guarded(self, number: int, outlet: Outlet) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
+        except BaseException as error:
+            # Also what would end a thread: sys.exit() in one outlet would silence all of them.
             if number not in self._failed:
                 self._failed.add(number)
                 # Not its message: it may tell what nobody but the outlet should know.

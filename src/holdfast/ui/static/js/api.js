@@ -1,5 +1,6 @@
 // Requests: each can be given up, and says what went wrong in the server's words.
 import { useEffect, useRef, useState } from "./core.js";
+import { queryText } from "./route.js";
 
 export class Problem extends Error {
   constructor(status, { what, detail, todo }) {
@@ -9,8 +10,7 @@ export class Problem extends Error {
 }
 
 export function address(path, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const text = new URLSearchParams(given).toString();
+  const text = queryText(query);
   return text ? `${path}?${text}` : path;
 }
 

@@ -1,6 +1,7 @@
 // Small parts that several views use.
 import { html, useEffect, useState } from "./core.js";
 import * as format from "./format.js";
+import { link } from "./route.js";
 
 export const Badge = ({ level, text }) => html`<span class=${`badge ${level}`}>${text || format.RUNS_LEVEL[level] || level}</span>`;
 
@@ -14,6 +15,15 @@ export const Trouble = ({ problem }) => html`
   </div>`;
 
 export const Loading = () => html`<p class="muted" aria-busy="true">Loading …</p>`;
+
+// A key, and the way to its life; a text that was cut leads nowhere.
+export function KeyLink({ job, query, text, cut }) {
+  const shown = text === "" ? html`<span class="muted">(empty)</span>` : text;
+  return cut ? html`<span class="mono">${shown}</span>` : html`<a class="mono" href=${link(["job", job, "key"], query)}>${shown}</a>`;
+}
+
+// Texts in a history were cut when they were recorded.
+export const wasCut = (text) => text.endsWith("…");
 
 // One of a few, as radio buttons side by side.
 export const Segments = ({ label, name, value, options, onChange }) => html`

@@ -7,9 +7,14 @@ export function parse(hash) {
   return { parts, query: Object.fromEntries(new URLSearchParams(query)) };
 }
 
+// What is given in a query; an empty text says nothing, unless it is a key.
+export function queryText(query) {
+  const given = Object.entries(query).filter(([name, value]) => value !== undefined && value !== null && (value !== "" || name === "key"));
+  return new URLSearchParams(given).toString();
+}
+
 export function link(parts, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const text = new URLSearchParams(given).toString();
+  const text = queryText(query);
   return `#/${parts.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 

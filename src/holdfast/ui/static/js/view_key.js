@@ -17,7 +17,7 @@ export function KeyView({ job, version, query }) {
   const at = (number) => link(["job", job, "key"], { step, key, batch: number === newest ? "" : number });
   return html`
     <div class="stack">
-      <div><p class="crumb"><a href=${link(["job", job, "state"], { step })}>${step}</a></p><h2 class="mono">${key}</h2></div>
+      <div><p class="crumb"><a href=${link(["job", job, "state"], { step })}>${step}</a></p><h2 class="mono">${life.data.key_text || html`<span class="muted">(empty)</span>`}</h2></div>
       <nav class="panel" aria-label="Retained micro-batches">
         <header><h2>After micro-batch ${format.count(batch)}</h2><span class="small muted">those that changed the key are filled</span></header>
         <${Strip} life=${life.data} batch=${batch} at=${at} />

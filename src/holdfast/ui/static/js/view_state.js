@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "./core.js";
 import { address, useAnswer } from "./api.js";
 import * as format from "./format.js";
-import { BatchSlider, Empty, Loading, Select, Trouble, What, WindowText } from "./parts.js";
+import { BatchSlider, Empty, KeyLink, Loading, Select, Trouble, What, WindowText } from "./parts.js";
 import { go, link } from "./route.js";
 
 const PAGE = 50;
@@ -101,7 +101,7 @@ function Rows({ job, step, page, prefix, onMove }) {
 function StateRow({ row, job, data, windows }) {
   const whole = row.what === "added" || row.what === "removed";
   return html`<tr class=${whole ? row.what : ""}>
-    <th scope="row"><a class="mono" href=${link(["job", job, "key"], { step: data.step, key: row.key, batch: data.batch })}>${row.key}</a>${whole && html` <${What} what=${row.what} />`}</th>
+    <th scope="row"><${KeyLink} job=${job} query=${{ step: data.step, key: row.key, batch: data.batch }} text=${row.key_text} cut=${row.is_key_cut} />${whole && html` <${What} what=${row.what} />`}</th>
     ${windows && html`<td><${WindowText} window=${row.window} /></td>`}
     ${data.columns.map((name) => html`<${StateCell} key=${name} cell=${row.cells[name]} whole=${whole} />`)}
   </tr>`;
