@@ -7,7 +7,7 @@ that need it are looked up when they are first used.
 
 import typing as _typing
 
-from holdfast import coders, metrics, pvalue, transforms, utils, watch
+from holdfast import coders, core, flink, metrics, pvalue, transforms, trigger, utils, watch
 from holdfast.errors import (
     CheckpointError,
     CheckpointLocked,
@@ -313,6 +313,8 @@ __all__ = [
     "__version__",
     "coders",
     "combiners",
+    "core",
+    "flink",
     "keyed",
     "metrics",
     "on_timer",
@@ -321,6 +323,7 @@ __all__ = [
     "sinks",
     "sources",
     "transforms",
+    "trigger",
     "utils",
     "watch",
     "window",
