@@ -14,7 +14,7 @@ from holdfast.engine.stored.readable import counted
 from holdfast.model.extras import require_spark
 
 if TYPE_CHECKING:
-    from holdfast.engine.backends.choice import BackendName
+    from holdfast.engine.backends.choice import BackendWord
     from holdfast.ops.move.restore import Restored
     from holdfast.ops.move.savepoint_file import Savepoint
     from holdfast.ops.upkeep.verify import Problem
@@ -122,7 +122,7 @@ def restore(
             checkpoint,
             partitions=partitions,
             key_groups=key_groups,
-            backend=cast("BackendName | None", backend),  # `restore` refuses any other word
+            backend=cast("BackendWord | None", backend),  # `restore` refuses any other word
             new_query_id=new_query_id,
             report=report,
         )

@@ -152,7 +152,7 @@ class ReducingStateDescriptor(_CombiningDescriptor):
 
 
 class AggregatingStateDescriptor(_CombiningDescriptor):
-    """Declares a combining cell: an object with `create_accumulator`, `add(value, accumulator)`, `get_result` and `merge`."""
+    """Declares a combining cell by an object with `create_accumulator`, `add(value, accumulator)`, `get_result`, `merge`."""
 
     def __init__(self, name: str, agg_function: AggregateFunction, state_type_info: Coder[Any]) -> None:
         methods = ("create_accumulator", "add", "get_result", "merge")
