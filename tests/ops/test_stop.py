@@ -409,3 +409,45 @@ def test_on_another_file_system(spark, folder, elsewhere, tmp_path, monkeypatch)
     with holding(spark, elsewhere, "holdfast rescale"):
         assert current_lock(spark, elsewhere).owner == "holdfast rescale"
     assert [name for name in left(local) if not name.startswith(".")] == ["manifest.json"]
+
+
+class TestSavepointByName:
+    """`holdfast savepoint NAME DEST`; what it copies is a checkpoint, and jobs here only pretend."""
+
+    @pytest.fixture
+    def running(self, history, tmp_path):
+        from ops.checkpoints import moved_copy
+
+        checkpoint = moved_copy(history.checkpoint, tmp_path / "checkpoint")
+        job = Pretended(str(checkpoint), name="alerts")
+        yield checkpoint
+        job.presence.end()
+
+    def test_a_running_job(self, running, tmp_path, capsys):
+        for number, words in enumerate((["savepoint"], ["savepoint", "create"])):
+            assert main([*words, "alerts", str(tmp_path / f"saved{number}"), "--json"]) == 0
+            assert json.loads(capsys.readouterr().out)["checkpoint"] == str(running)
+            assert savepoint_verify(None, str(tmp_path / f"saved{number}"))[1] == []
+
+    def test_a_checkpoint_in_the_short_form(self, history, tmp_path, capsys):
+        assert main(["savepoint", str(history.checkpoint), str(tmp_path / "saved"), "--batch", "3"]) == 0
+        assert "after micro-batch 3" in capsys.readouterr().out
+
+    def test_a_directory_of_the_same_name_is_told_apart(self, running, tmp_path, monkeypatch, capsys):
+        elsewhere = tmp_path / "elsewhere"
+        (elsewhere / "alerts").mkdir(parents=True)
+        monkeypatch.chdir(elsewhere)
+        assert main(["savepoint", "alerts", str(tmp_path / "saved")]) == 1
+        said = capsys.readouterr().err
+        assert f"'alerts' is a running job, whose checkpoint is '{running}', and something else in this directory." in said
+        assert f"give a path: {running} or ./alerts" in said
+        assert not (tmp_path / "saved").exists()
+        (elsewhere / "alerts").rmdir()
+        (elsewhere / "alerts").symlink_to(running)
+        assert main(["savepoint", "alerts", str(tmp_path / "saved")]) == 0
+
+    def test_nobody_of_that_name(self, tmp_path, capsys):
+        assert main(["savepoint", "alerts", str(tmp_path / "saved")]) == 1
+        assert "No job 'alerts' is running" in capsys.readouterr().err
+        assert main(["savepoint", "alerts"]) == 2
+        assert "No such command 'alerts'" in capsys.readouterr().err

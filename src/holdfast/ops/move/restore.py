@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.destination import building, check_apart, check_free
@@ -19,17 +20,27 @@ from holdfast.checkpoint.files.choice import Files, copy_file, files_of, join
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.checkpoint.schema_paths import place_schemas
 from holdfast.engine.backends.choice import BackendWord, own_backend
+from holdfast.engine.stored.documents import Malformed, read_document
 from holdfast.engine.stored.manifest import LOG_BACKENDS
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
 from holdfast.ops.move.regroup import regroup
 from holdfast.ops.move.renumber import renumber
 from holdfast.ops.move.repartition import repartition
 from holdfast.ops.move.savepoint import savepoint_verify
-from holdfast.ops.move.savepoint_file import Savepoint
+from holdfast.ops.move.savepoint_file import Savepoint, savepoint_identity
 
-__all__ = ["Restored", "reshape", "savepoint_restore"]
+__all__ = ["Restored", "reshape", "restored_from", "savepoint_restore"]
 
 Report = Callable[[int, int], None]
+_RESTORED_FILE = "holdfast/restored.json"
+"""Says which savepoint a checkpoint was made from."""
+
+
+class _RestoredNotice(msgspec.Struct, frozen=True):
+    savepoint: str
+    """Its identity: a savepoint can be moved."""
+    path: str = ""
+    batch: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,18 @@ def savepoint_restore(
             reshape(spark, work, found.batch, partitions=partitions, key_groups=key_groups)
         _add_plan(files_of(spark, savepoint), found, Checkpoint(target, work))
         place_schemas(made, checkpoint.rstrip("/"))
+        notice = _RestoredNotice(savepoint_identity(files_of(spark, savepoint), found.path), found.path, found.batch)
+        target.write(join(work, _RESTORED_FILE), msgspec.json.encode(notice))
     return _restored(open_checkpoint(spark, checkpoint), found)
+
+
+def restored_from(files: Files, checkpoint: str) -> str | None:
+    """The identity of the savepoint that a checkpoint was made from; None if it was not, or that is not known."""
+    stored = files.read(join(checkpoint, _RESTORED_FILE))
+    try:
+        return None if stored is None else read_document(stored, _RestoredNotice).savepoint
+    except Malformed:
+        return None
 
 
 def _check_backend(savepoint: Savepoint, backend: str | None) -> None:

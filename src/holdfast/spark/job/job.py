@@ -49,6 +49,7 @@ from holdfast.spark.errors.transport import rebuilding
 from holdfast.spark.graph.picture.explanation import Explanation
 from holdfast.spark.graph.placing import Placement
 from holdfast.spark.job.arranging import GraphChanges, arranged
+from holdfast.spark.job.beginning import begin
 from holdfast.spark.job.checks import change_problems, option_problems, watch_problems
 from holdfast.spark.job.dashboard import Dashboard
 from holdfast.spark.job.explaining import explained, keep_graph
@@ -366,6 +367,8 @@ class Job:
             outline = Outline(self.name, self._writes, self._backend)
             spark = outline.spark
             checkpoint = resolved(spark, self.checkpoint)
+            for done in begin(spark, self.name, checkpoint):
+                self._progress.note(f"{self.name}: {done}")
             self._presence = self._presence or Presence(self.name, checkpoint)
             self._presence.begin(spark, runs=self._runs, stop=self._stop, abandon=self._abandon)
             if self._life.asked:
