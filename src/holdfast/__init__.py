@@ -77,6 +77,7 @@ from holdfast.model.coders import (
     PickleCoder,
     PlainCoder,
     RecordCoder,
+    StructCoder,
     StrUtf8Coder,
     TimestampCoder,
     TupleCoder,
@@ -91,6 +92,7 @@ from holdfast.model.functions.dofn import (
 from holdfast.model.functions.group_state import (
     FlatMapGroupsWithState,
     GroupState,
+    GroupStateTimeout,
     MapGroupsWithState,
 )
 from holdfast.model.functions.grouping import (
@@ -234,6 +236,7 @@ __all__ = [
     "GroupByKey",
     "GroupState",
     "GroupStateError",
+    "GroupStateTimeout",
     "Grouped",
     "GroupedDoFn",
     "HoldfastError",
@@ -286,6 +289,7 @@ __all__ = [
     "StateConflict",
     "StateSpec",
     "StrUtf8Coder",
+    "StructCoder",
     "Sum",
     "TaggedOutput",
     "TimeDomain",

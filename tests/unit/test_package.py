@@ -29,6 +29,7 @@ FOREIGN = ("pandas", "pyarrow", "pyspark", "xxhash")
 INNER_MODULES = {
     "holdfast.model.coders.base",
     "holdfast.model.coders.blocks",
+    "holdfast.model.coders.column_types",
     "holdfast.model.coders.extensions",
     "holdfast.model.coders.integers",
     "holdfast.model.coders.plain_format",
@@ -61,6 +62,7 @@ INNER_NAMES = {
     "build",
     "build_grouping",
     "RecordViewCoder",
+    "StructSchema",
     "UserMetrics",
     "coder_from_description",
     "default_coder",
