@@ -23,10 +23,11 @@ def command(history, tmp_path):
     script.write_text(
         textwrap.dedent(f"""
             import json, sys
+            from pathlib import Path
             from holdfast.testing.spark_runtime import scripted_session
             from ops.checkpoints import run_job
             found = run_job(scripted_session(), {str(history.input)!r}, sys.argv[1])
-            json.dump(found, open({str(rows)!r}, "w"), default=str)
+            Path({str(rows)!r}).write_text(json.dumps(found, default=str))
         """)
     )
 
