@@ -8,7 +8,7 @@ up when they are first used, so that a tool which reads a checkpoint does not lo
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from holdfast import coders, metrics, pvalue, transforms, utils, watch
+    from holdfast import coders, core, flink, metrics, pvalue, transforms, trigger, utils, watch
     from holdfast.errors import (
         CheckpointError,
         CheckpointLocked,
@@ -78,6 +78,7 @@ if _typing.TYPE_CHECKING:
         PickleCoder,
         PlainCoder,
         RecordCoder,
+        StructCoder,
         StrUtf8Coder,
         TimestampCoder,
         TupleCoder,
@@ -92,6 +93,7 @@ if _typing.TYPE_CHECKING:
     from holdfast.model.functions.group_state import (
         FlatMapGroupsWithState,
         GroupState,
+        GroupStateTimeout,
         MapGroupsWithState,
     )
     from holdfast.model.functions.grouping import (
@@ -233,6 +235,7 @@ __all__ = [
     "GroupByKey",
     "GroupState",
     "GroupStateError",
+    "GroupStateTimeout",
     "Grouped",
     "GroupedDoFn",
     "HoldfastError",
@@ -285,6 +288,7 @@ __all__ = [
     "StateConflict",
     "StateSpec",
     "StrUtf8Coder",
+    "StructCoder",
     "Sum",
     "TaggedOutput",
     "TimeDomain",
@@ -312,6 +316,8 @@ __all__ = [
     "__version__",
     "coders",
     "combiners",
+    "core",
+    "flink",
     "keyed",
     "metrics",
     "on_timer",
@@ -320,6 +326,7 @@ __all__ = [
     "sinks",
     "sources",
     "transforms",
+    "trigger",
     "utils",
     "watch",
     "window",
@@ -370,6 +377,7 @@ _HOMES = {
     "GroupByKey": "holdfast.model.functions.grouping",
     "GroupState": "holdfast.model.functions.group_state",
     "GroupStateError": "holdfast.errors",
+    "GroupStateTimeout": "holdfast.model.functions.group_state",
     "Grouped": "holdfast.model.functions.dofn",
     "GroupedDoFn": "holdfast.model.functions.dofn",
     "HoldfastError": "holdfast.errors",
@@ -422,6 +430,7 @@ _HOMES = {
     "StateConflict": "holdfast.errors",
     "StateSpec": "holdfast.model.state.specs",
     "StrUtf8Coder": "holdfast.model.coders",
+    "StructCoder": "holdfast.model.coders",
     "Sum": "holdfast.model.aggregate.combiners",
     "TaggedOutput": "holdfast.model.functions.dofn",
     "TimeDomain": "holdfast.model.time.timers",
@@ -451,9 +460,12 @@ _HOMES = {
 _MODULES = {
     "coders": "holdfast.coders",
     "combiners": "holdfast.transforms.combiners",
+    "core": "holdfast.core",
+    "flink": "holdfast.flink",
     "metrics": "holdfast.metrics",
     "pvalue": "holdfast.pvalue",
     "transforms": "holdfast.transforms",
+    "trigger": "holdfast.trigger",
     "utils": "holdfast.utils",
     "watch": "holdfast.watch",
     "window": "holdfast.transforms.window",

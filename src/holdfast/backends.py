@@ -6,6 +6,7 @@
 
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HeapBackend
+from holdfast.engine.backends.key_value import KeyValueBackend
 from holdfast.engine.backends.protocol import BackendFactory, Commit, Due, Part, Place, Schedule, StateBackend
 from holdfast.engine.log.chain import SnapshotOptions
 from holdfast.engine.log.store import BlobStore
@@ -24,6 +25,7 @@ __all__ = [
     "Due",
     "HeapBackend",
     "KeyGroupState",
+    "KeyValueBackend",
     "Layout",
     "Part",
     "Place",

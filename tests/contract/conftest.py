@@ -11,16 +11,18 @@ import pytest
 
 import holdfast.testing
 
-# Spark's workers import the suite's own helpers, and the example's backend, from where the driver does.
+# Spark's workers import the suite's own helpers, and the examples' backends, from where the driver does.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
+from lesson_store import CustomStateStore
 from sqlite_backend import SqliteBackend
 
+EXAMPLES = {"example": SqliteBackend, "lesson": CustomStateStore}
 # Each of these takes hundreds of micro-batches.
 LONG_ON_SPARK = ("test_state_does_not_pile_up",)
 GRAPHS_BY_DAY = ("diamond", "fan-out", "inner-outputs")
-RUNTIMES = [(runtime, backend) for runtime in ("memory", "spark") for backend in ("heap", "disk", "example")]
+RUNTIMES = [(runtime, backend) for runtime in ("memory", "spark") for backend in ("heap", "disk", "example", "lesson")]
 
 
 def pytest_collection_modifyitems(config, items):
@@ -42,7 +44,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _is_left_out(name):
-    if "-example" in name and "test_limits" in name:
+    if ("-example" in name or "-lesson" in name) and "test_limits" in name:
         return True
     return "spark-" in name and "test_examples" not in name and ("apart" in name or "crashing" in name)
 
@@ -64,7 +66,7 @@ def _is_one_in(number, name):
 
 
 class Run:
-    """`holdfast.testing.run` on one runtime with one backend: Holdfast's own two, and the one of the examples."""
+    """`holdfast.testing.run` on one runtime with one backend: Holdfast's own two, and the two of the examples."""
 
     def __init__(self, runtime, backend, folder):
         self.runtime, self.backend, self.folder = runtime, backend, folder
@@ -74,9 +76,9 @@ class Run:
         return holdfast.testing.run(*args, runtime=self.runtime, backend=self.own_backend(), **options)
 
     def own_backend(self):
-        """The backend for one step. That of the examples has its state in files of its own each time."""
-        if self.backend == "example":
-            return SqliteBackend(str(self.folder / f"{next(self.runs)}"))
+        """The backend for one step. Those of the examples have their state in files of their own each time."""
+        if self.backend in EXAMPLES:
+            return EXAMPLES[self.backend](str(self.folder / f"{next(self.runs)}"))
         return self.backend
 
 

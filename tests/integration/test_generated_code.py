@@ -1,4 +1,4 @@
-"""Spark compiles the code of a query once, not for every micro-batch: a small one would take longer to compile than to run."""
+"""Spark compiles the code of a query once, not for every micro-batch: to compile takes longer than a small one runs."""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 
 import pytest
+from pyspark.sql.streaming.state import GroupStateTimeout as PySparksTimeout
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
 import holdfast as hf
 
@@ -105,3 +107,73 @@ def test_all_that_is_wrong_is_told_at_once(spark):
     assert "(key, values, state)" in str(caught.value)
     with pytest.raises(hf.InvalidStep, match="no timestamp"):
         hf.keyed(df, key="user").flat_map_groups_with_state(sessions, output="n int", timeout="event_time")
+
+
+LESSON = StructType(
+    [
+        StructField("user_id", IntegerType(), False),
+        StructField("action_count", IntegerType(), True),
+        StructField("last_action", StringType(), True),
+        StructField("last_updated", TimestampType(), True),
+    ]
+)
+
+
+def lesson(user_id, actions, state: hf.GroupState):
+    """The function of a lesson about Spark, as it is written there but for the timeout, of which it has one too many."""
+    now = state.getCurrentProcessingTime()
+    count = (state.get["action_count"] if state.exists else 0) + len(actions)
+    state.update({"user_id": user_id, "action_count": count, "last_action": actions[-1], "last_updated": now})
+    yield user_id, count, actions[-1], now
+
+
+class TestSparksOrder:
+    """`(fn, state_schema, timeout)`."""
+
+    TIMEOUT = hf.GroupStateTimeout.ProcessingTimeTimeout
+
+    @pytest.fixture
+    def stream(self, feed):
+        source = feed("user_id int, action string")
+        source.add({"user_id": 1, "action": "login"}, {"user_id": 1, "action": "click"})
+        source.add({"user_id": 1, "action": "buy"})
+        return hf.keyed(source.df, key="user_id", value="action")
+
+    def test_the_rows_have_the_states_columns_unless_others_are_given(self, stream, run_job):
+        results = stream.flat_map_groups_with_state(lesson, LESSON, self.TIMEOUT)
+        assert [(f.name, f.dataType) for f in results.schema.fields] == [(f.name, f.dataType) for f in LESSON.fields]
+        rows = run_job(results)[0]
+        assert [tuple(row)[:3] for row in rows] == [(1, 2, "click"), (1, 3, "buy")]
+        assert all(row.last_updated.year >= 2024 for row in rows)
+
+    def test_all_ways_to_say_it(self, stream):
+        ways = [
+            stream.flat_map_groups_with_state(lesson, LESSON, self.TIMEOUT, output="a int, b int, c string, d timestamp"),
+            stream.flat_map_groups_with_state(
+                lesson, "a int, b int, c string, d timestamp", state_schema=LESSON, timeout="processing_time"
+            ),
+            stream.map_groups_with_state(
+                running, "n int", PySparksTimeout.NoTimeout, output="a int, b int, c string, d timestamp"
+            ),
+            stream.map_groups_with_state(running, output="a int, b int, c string, d timestamp", state_schema="n int"),
+        ]
+        assert {tuple(frame.columns) for frame in ways} == {("a", "b", "c", "d")}
+
+    @pytest.mark.parametrize(
+        ("placed", "named", "said"),
+        [
+            ((LESSON, "processing_time"), {"timeout": "processing_time"}, "timeout is given twice"),
+            ((LESSON, "processing_time"), {"state_schema": LESSON}, "state_schema is given twice"),
+            ((LESSON,), {"output": LESSON}, "output is given twice"),
+            ((LESSON, LESSON, "processing_time"), {}, "there are (fn, output) and (fn, state_schema, timeout)"),
+            ((LESSON, "soon"), {}, "timeout is 'soon'; it can be None, 'processing_time' or 'event_time'"),
+            ((LESSON, LESSON), {}, "it can be None, 'processing_time' or 'event_time'"),
+            ((5, "processing_time"), {}, "The state schema is 5; give a DDL string"),
+            ((), {}, "No schema of the main output is given"),
+        ],
+    )
+    def test_what_is_refused(self, stream, placed, named, said):
+        for method in (stream.flat_map_groups_with_state, stream.map_groups_with_state):
+            with pytest.raises(hf.InvalidStep) as refused:
+                method(lesson, *placed, **named)
+            assert said in str(refused.value)

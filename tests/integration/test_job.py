@@ -11,7 +11,10 @@ import time
 import pytest
 
 import holdfast as hf
+from holdfast.checkpoint.files.local import LocalFiles
+from holdfast.watch.history import read_history
 from integration.functions import Count, Fragile
+from integration.waiting import until
 
 ROWS = "k string, v string"
 
@@ -164,3 +167,44 @@ def test_what_a_job_refuses(spark, feed, tmp_path):
         job.write(spark.range(1), hf.sinks.Collect())
     with pytest.raises(hf.InvalidStep, match="trigger"):
         hf.Job("refuses", checkpoint="x", trigger="now and then")
+
+
+def test_a_pause_ends_with_a_stop_and_the_micro_batch_is_left_for_the_next_start(feed, tmp_path):
+    """A pause that would outlast the test: what is done shows that it was begun, and that it was given up."""
+    source = feed(ROWS)
+    source.add({"k": "a", "v": "x"})
+    source.add({"k": "a", "v": "x"})
+    checkpoint, sink = tmp_path / "checkpoint", hf.sinks.Collect()
+    job = (
+        hf.Job("calm", checkpoint=str(checkpoint), min_pause="10 hours", progress=False).write(counts(source), sink).start()
+    )
+    # It has been planned, so it is the pause that keeps it from being done.
+    until((checkpoint / "offsets" / "1").exists)
+    job.stop()
+    assert [tuple(row) for row in sink.rows] == [("a", 1)]
+    assert not (checkpoint / "commits" / "1").exists()
+    again = hf.sinks.Collect()
+    options = {"trigger": hf.Batches(1), "min_pause": "10 hours", "progress": False}
+    hf.Job("calm", checkpoint=str(checkpoint), **options).write(counts(source), again).run()
+    assert [tuple(row) for row in again.rows] == [("a", 2)]
+
+
+def test_between_two_micro_batches_there_is_the_pause(feed, tmp_path):
+    source = feed(ROWS)
+    source.add({"k": "a", "v": "x"})
+    source.add({"k": "a", "v": "x"})
+    times = []
+
+    def note(rows, batch_id):
+        times.append(time.monotonic())
+        rows.collect()
+        times.append(time.monotonic())
+
+    options = {"trigger": hf.Batches(2), "min_pause": "1.5 seconds", "progress": False}
+    job = hf.Job("calm", checkpoint=str(tmp_path / "checkpoint"), **options)
+    job.write(counts(source), hf.sinks.ForeachBatch(note)).run()
+    _, ended, began, _ = times
+    assert began - ended >= 1.5
+    history = read_history(LocalFiles(), str(tmp_path / "checkpoint"))
+    pauses = {record.batch: record.phases_ms.get("pause", 0) for record in history.batches}
+    assert pauses == {number: job._pause.millis(number) for number in (0, 1)}

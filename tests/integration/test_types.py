@@ -169,13 +169,13 @@ def test_what_converts_on_spark(spark):
     assert list(row) == [text for _, _, text in CONVERSIONS]
 
 
-def test_the_processing_time_of_a_group_is_milliseconds_and_no_timestamp(feed, run_job):
-    """Spark's own lesson has it in a timestamp; it must not become a day in January 1970."""
+def test_the_milliseconds_of_a_group_are_no_timestamp(feed, run_job):
+    """They must not become a day in January 1970; `getCurrentProcessingTime` is for that."""
     source = feed("k string, v int")
     source.add({"k": "a", "v": 1})
 
     def latest(key, values, state):
-        yield key, state.getCurrentProcessingTime()
+        yield key, state.getCurrentProcessingTimeMs()
 
     stream = hf.keyed(source.df, key="k", value="v")
     with pytest.raises(hf.OutputError, match="not between the years 1 and 9999") as refused:

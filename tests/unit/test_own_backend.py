@@ -121,12 +121,12 @@ def test_the_name_of_a_place_is_its_own_and_fit_for_files_and_tables():
 @pytest.mark.parametrize(
     ("backend", "problem"),
     [
-        ("rocksdb", r"backend is 'rocksdb'; it can be 'heap', 'disk', or a factory of your own"),
+        ("tape", r"backend is 'tape'; it can be 'heap', 'disk', or a factory of your own"),
         (5, r"backend is 5; it can be .* an object with a name and make\(layout, place\)"),
-        (None, "backend is None"),
         (MyHeap, r"backend is the class MyHeap; give an instance, MyHeap\(\.\.\.\)"),
         (type("Unnamed", (MyHeap,), {"name": ""})(), "the backend .* is ''; it must be a string"),
         (type("Taken", (MyHeap,), {"name": "disk"})(), "is 'disk', which is one of Holdfast's own"),
+        (type("Flinks", (MyHeap,), {"name": "rocksdb"})(), "is 'rocksdb', which is one of Holdfast's own"),
         (type("Odd", (MyHeap,), {"make": lambda self, layout: None})(), r"must take two arguments: make\(layout, place\)"),
     ],
 )

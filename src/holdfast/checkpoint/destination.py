@@ -72,8 +72,7 @@ def building(files: Files, path: str) -> Iterator[str]:
     try:
         files.make_directory(work)
         yield work
-        if files.info(path) is not None:
-            files.remove(path)
+        _make_way(files, path)
         files.move(work, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -81,6 +80,17 @@ def building(files: Files, path: str) -> Iterator[str]:
         if isinstance(error, OSError):
             raise _not_written(path, error) from error
         raise
+
+
+def _make_way(files: Files, path: str) -> None:
+    """Removes an empty directory. Another process may have put something there meanwhile, which must stay."""
+    check_free(files, path)
+    local = local_path(path)
+    if local is None and files.info(path) is not None:
+        files.remove(path)
+    elif local is not None and local.exists():
+        # Unlike a check and a removal, this is one thing.
+        local.rmdir()
 
 
 def _not_written(path: str, error: OSError) -> CheckpointError:

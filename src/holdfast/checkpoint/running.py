@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.checkpoint.files.choice import files_of, is_local
+from holdfast.checkpoint.files.paths import local_path
 from holdfast.checkpoint.lock import current_lock
 from holdfast.checkpoint.registry import RegisteredJob, forget, registered
 from holdfast.errors import CheckpointError
@@ -12,7 +14,7 @@ from holdfast.errors import CheckpointError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["find_running", "is_running", "running_jobs"]
+__all__ = ["checkpoint_of", "find_running", "is_running", "running_jobs"]
 
 
 def find_running(spark: SparkSession | None, job: str) -> str:
@@ -35,6 +37,25 @@ def find_running(spark: SparkSession | None, job: str) -> str:
             todo="give the path of the job's checkpoint, if it runs elsewhere or as another user",
         )
     return job.rstrip("/") or job
+
+
+def checkpoint_of(spark: SparkSession | None, given: str) -> str:
+    """The checkpoint at a path, or of the running job of this name. Raises CheckpointError if it may be either."""
+    named = [entry.checkpoint for entry in registered(given) if _still_runs(spark, entry)]
+    if not named and ("/" in given or not is_local(given)):
+        return given
+    local = local_path(given)
+    if named and local is not None and local.exists() and not _is_one_of(local, named):
+        raise CheckpointError(
+            f"{given!r} is a running job, whose checkpoint is {named[0]!r}, and something else in this directory.",
+            todo=f"give a path: {named[0]} or ./{given}",
+        )
+    return find_running(spark, given)
+
+
+def _is_one_of(path: Path, checkpoints: list[str]) -> bool:
+    places = [place for checkpoint in checkpoints if (place := local_path(checkpoint)) is not None]
+    return any(place.exists() and place.samefile(path) for place in places)
 
 
 def running_jobs(spark: SparkSession | None = None) -> list[RegisteredJob]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 __all__ = ["app", "checkpoint", "savepoint", "state"]
 
@@ -19,8 +20,24 @@ app = typer.Typer(
 )
 state = typer.Typer(help="Show, export and import state.", no_args_is_help=True, context_settings=_HELP)
 checkpoint = typer.Typer(help="Look at a checkpoint as a whole.", no_args_is_help=True, context_settings=_HELP)
+
+
+class _Savepoint(TyperGroup):
+    """`holdfast savepoint JOB DEST` is short for `savepoint create JOB DEST`."""
+
+    # Any: the types are those of the command-line library below Typer, which Typer brings along.
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        names = [argument for argument in args if not argument.startswith("-")]
+        if len(names) > 1 and names[0] not in self.commands:
+            args = ["create", *args]
+        return super().resolve_command(ctx, args)
+
+
 savepoint = typer.Typer(
-    help="Make and restore self-contained copies of a checkpoint.", no_args_is_help=True, context_settings=_HELP
+    cls=_Savepoint,
+    help="Make and restore self-contained copies of a checkpoint. `savepoint JOB DEST` is short for `savepoint create`.",
+    no_args_is_help=True,
+    context_settings=_HELP,
 )
 
 

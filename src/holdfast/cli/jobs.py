@@ -11,9 +11,19 @@ from holdfast import ops
 from holdfast.cli.app import app
 from holdfast.cli.output import AsJson, give, say, spark_for, working
 from holdfast.cli.script import run_script
+from holdfast.errors import CheckpointError
 from holdfast.model.extras import require_spark
 
 __all__ = ["run", "stop"]
+
+
+Savepoint = Annotated[
+    str | None,
+    typer.Option("-s", "--savepoint", metavar="SAVEPOINT", help="Begin from this savepoint, or go on if the job has."),
+]
+Partitions = Annotated[
+    int | None, typer.Option("-p", "--partitions", min=1, help="With -s: the number of state partitions to begin with.")
+]
 
 
 # Everything after the script belongs to it, even what looks like one of our options.
@@ -21,9 +31,36 @@ __all__ = ["run", "stop"]
 def run(
     script: Annotated[str, typer.Argument(metavar="JOB.py", help="The script that builds and runs the job.")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments for the script.")] = None,
+    savepoint: Savepoint = None,
+    partitions: Partitions = None,
 ) -> None:
     """Run a job's script as python would, and pass on its exit code."""
-    raise typer.Exit(run_script(script, arguments or []))
+    if savepoint is None:
+        if partitions is not None:
+            raise typer.BadParameter("it needs -s; for a checkpoint that exists there is: holdfast rescale", param_hint="-p")
+        raise typer.Exit(run_script(script, arguments or []))
+    raise typer.Exit(_run_from(savepoint, partitions, script, arguments or []))
+
+
+def _run_from(savepoint: str, partitions: int | None, script: str, arguments: list[str]) -> int:
+    require_spark("holdfast run -s")
+    from holdfast.checkpoint.files.choice import files_of, is_local
+    from holdfast.ops.move.begin_from import BeginFrom
+    from holdfast.ops.move.savepoint_file import read_savepoint
+    from holdfast.spark.job.beginning import beginning_with
+
+    if is_local(savepoint):
+        # What is no savepoint is told before the script does anything.
+        read_savepoint(files_of(None, savepoint), savepoint)
+    begins = BeginFrom(savepoint, partitions)
+    with beginning_with(begins):
+        code = run_script(script, arguments)
+    if code == 0 and not begins.used:
+        raise CheckpointError(
+            f"The script {script!r} has ended without starting a job: the savepoint {savepoint!r} was not used.",
+            todo="start the job in the script itself: job.run()",
+        )
+    return code
 
 
 @app.command("stop")

@@ -14,7 +14,7 @@ from holdfast.engine.stored.readable import counted
 from holdfast.model.extras import require_spark
 
 if TYPE_CHECKING:
-    from holdfast.engine.backends.choice import BackendName
+    from holdfast.engine.backends.choice import BackendWord
     from holdfast.ops.move.restore import Restored
     from holdfast.ops.move.savepoint_file import Savepoint
     from holdfast.ops.upkeep.verify import Problem
@@ -26,14 +26,19 @@ Directory = Annotated[str, typer.Argument(metavar="SAVEPOINT", help="The directo
 
 @savepoint.command("create")
 def create(
-    path: Annotated[str, typer.Argument(metavar="CKPT", help="The checkpoint of a job, running or stopped.")],
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="The checkpoint of a job, running or stopped; or the name of a running one.")
+    ],
     destination: Annotated[str, typer.Argument(metavar="DEST", help="Where to write the savepoint; must not exist.")],
     batch: Annotated[
         int | None, typer.Option("--batch", min=0, help="The micro-batch to save after; the last one by default.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a checkpoint as of a committed micro-batch, to keep, move or start from."""
+    """Copy a checkpoint as of a committed micro-batch, to keep, move or start from. Short: holdfast savepoint JOB DEST."""
+    from holdfast.checkpoint.running import checkpoint_of
+
+    path = checkpoint_of(None, job)
     with spark_for(path, destination) as spark, working("Copying") as report:
         made = ops.savepoint_create(spark, path, destination, batch=batch, report=report)
     give(asdict(made), as_json, lambda: _show_made(made))
@@ -122,7 +127,7 @@ def restore(
             checkpoint,
             partitions=partitions,
             key_groups=key_groups,
-            backend=cast("BackendName | None", backend),  # `restore` refuses any other word
+            backend=cast("BackendWord | None", backend),  # `restore` refuses any other word
             new_query_id=new_query_id,
             report=report,
         )

@@ -47,7 +47,7 @@ def run(
     it is left out, any tag may be used. Late elements come out under the tag `late` if that is declared, otherwise they are
     only counted. With `start_from`, the run resumes with the state that another run left, perhaps with older code.
     """
-    problems = [*_option_problems(options.get("backend", "heap"), runtime, start_from), *_unkeyed(stream)]
+    problems = [*_option_problems(options.get("backend"), runtime, start_from), *_unkeyed(stream)]
     windows = {
         "windowing": windowing,
         "allowed_lateness": allowed_lateness,

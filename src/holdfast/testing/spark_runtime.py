@@ -204,7 +204,7 @@ class SparkRuntime:
         step, name = self._step, backend_name(self._backend)
         return StepPlan(
             name=step.name,
-            pickled=StepPlan.pickle_step(fn, replace(options, backend="heap")),
+            pickled=StepPlan.pickle_step(fn, replace(options, backend=None)),
             reader=PlainReader(),
             schemas={MAIN_TAG: _OUTPUT},
             manifest=make_manifest(step.describe(), key=[], key_groups=self._key_groups, backend=name),

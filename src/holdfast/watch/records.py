@@ -121,7 +121,8 @@ class BatchRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag="batch", 
     """Which run of the query did it: another after each start."""
     duration_ms: Number = 0
     phases_ms: dict[str, Number] = {}
-    """By Spark's names: latestOffset, getBatch, queryPlanning, walCommit, addBatch, commitOffsets, commitBatch."""
+    """By Spark's names: latestOffset, getBatch, queryPlanning, walCommit, addBatch, commitOffsets, commitBatch; and `pause`,
+    for which the job let it wait, which is no part of its duration."""
     interval_ms: Number | None = None
     """The interval of the job's trigger; None if it has none."""
     rows: Number = 0

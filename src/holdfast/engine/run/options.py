@@ -17,7 +17,7 @@ class SharedOptions(TypedDict, total=False):
 
     name: str | None
     key_groups: int
-    backend: Backend
+    backend: Backend | None
     parallel_over: ParallelOver
     on_error: OnError
     drop_cells: Sequence[str]

@@ -28,6 +28,7 @@ from holdfast.model.coders.primitive import (
 )
 from holdfast.model.coders.records import RecordCoder, RecordViewCoder
 from holdfast.model.coders.registry import coder_from_description
+from holdfast.model.coders.struct import StructCoder
 
 __all__ = [
     "BigIntegerCoder",
@@ -50,6 +51,7 @@ __all__ = [
     "RecordCoder",
     "RecordViewCoder",
     "StrUtf8Coder",
+    "StructCoder",
     "TimestampCoder",
     "TupleCoder",
     "VarIntCoder",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.errors import CoderError
 from holdfast.model.coders.base import BuiltinCoder, Coder
 from holdfast.model.coders.composite import (
     IterableCoder,
@@ -27,6 +28,7 @@ from holdfast.model.coders.primitive import (
     VarIntCoder,
 )
 from holdfast.model.coders.records import RecordCoder, RecordViewCoder
+from holdfast.model.coders.struct import StructCoder
 
 __all__ = ["coder_from_description"]
 
@@ -75,6 +77,8 @@ def coder_from_description(
             return kind()
     if identifier == RecordCoder.short_name and RecordCoder.version == description.get("version"):
         return RecordViewCoder() if view_records else None
+    if identifier == StructCoder.short_name and StructCoder.version == description.get("version"):
+        return _struct(description)
     if identifier == TupleCoder.short_name and TupleCoder.version == description.get("version"):
         components = description.get("components", [])
         parts = [component(part) for part in (components if isinstance(components, (list, tuple)) else [None])]
@@ -86,3 +90,10 @@ def coder_from_description(
         same_version = BuiltinCoder.version == description.get("version")
         return build(*parts) if same_version and None not in parts else None
     return None
+
+
+def _struct(description: Mapping[str, Any]) -> Coder[Any] | None:
+    try:
+        return StructCoder({"type": "struct", "fields": description["fields"]})
+    except (CoderError, LookupError, TypeError, AttributeError):
+        return None

@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from types import GeneratorType
 from typing import Any, Generic, Literal, TypeVar
 
-from holdfast.errors import GroupStateError, OutputError
-from holdfast.model.coders import Coder
+from holdfast.errors import CoderError, GroupStateError, OutputError
+from holdfast.model.coders import Coder, StructCoder
+from holdfast.model.coders.struct import StructSchema
 from holdfast.model.functions.dofn import DoFn, Grouped, GroupedDoFn
 from holdfast.model.functions.plain_functions import call_problems, label_of, module_of
 from holdfast.model.metrics import Metrics
@@ -23,13 +24,22 @@ from holdfast.model.state.specs import ValueState, ValueStateSpec
 from holdfast.model.time.timers import TimeDomain, Timer, TimerSpec, on_timer
 from holdfast.model.time.timestamps import MIN_TIMESTAMP, Duration, Timestamp
 
-__all__ = ["FlatMapGroupsWithState", "GroupState", "MapGroupsWithState"]
+__all__ = ["FlatMapGroupsWithState", "GroupState", "GroupStateTimeout", "MapGroupsWithState"]
 
 Span = str | int | timedelta | Duration
 When = int | datetime | Timestamp
 
 GroupTimeout = Literal["none", "processing_time", "event_time", "NoTimeout", "ProcessingTimeTimeout", "EventTimeTimeout"]
-"""How a group times out; the last three are the values of Spark's `GroupStateTimeout`."""
+"""How a group times out; the last three are the values of `GroupStateTimeout`, Spark's and ours."""
+
+
+class GroupStateTimeout:
+    """Spark's names for how a key times out. `timeout=` takes them, and Holdfast's own words."""
+
+    NoTimeout: Literal["NoTimeout"] = "NoTimeout"
+    ProcessingTimeTimeout: Literal["ProcessingTimeTimeout"] = "ProcessingTimeTimeout"
+    EventTimeTimeout: Literal["EventTimeTimeout"] = "EventTimeTimeout"
+
 
 _MILLI = 1000
 S = TypeVar("S")
@@ -51,7 +61,8 @@ _NAMES = {TimeDomain.REAL_TIME: "processing_time", TimeDomain.WATERMARK: "event_
 class GroupState(Generic[S]):
     """The state of the current call's key, with Spark's names. Do not keep it beyond the call.
 
-    Numbers are milliseconds, as in Spark. A timeout lasts until the next call, which has to set it again.
+    Plain numbers are milliseconds, as in Spark, in what it takes and in what ends with `Ms`. A timeout lasts until the
+    next call, which has to set it again.
     """
 
     __slots__ = ("_cell", "_clocks", "_domain", "_kept", "_timed_out", "_timer")
@@ -138,21 +149,21 @@ class GroupState(Generic[S]):
         self._set(timer, time + 1)
 
     def getCurrentProcessingTimeMs(self) -> int:
-        """The time of the micro-batch; a replay sees the same time."""
+        """The time of the micro-batch, in milliseconds since 1970; a replay sees the same time."""
         return self._clocks.now // _MILLI
 
     def getCurrentWatermarkMs(self) -> int:
-        """The watermark that lateness was judged by in this call; 0 if there is none yet."""
+        """The watermark that lateness was judged by in this call, in milliseconds since 1970; 0 if there is none yet."""
         watermark = self._watermark()
         return 0 if watermark <= MIN_TIMESTAMP.micros else watermark // _MILLI
 
-    def getCurrentProcessingTime(self) -> int:
-        """The same as `getCurrentProcessingTimeMs`."""
-        return self.getCurrentProcessingTimeMs()
+    def getCurrentProcessingTime(self) -> Timestamp:
+        """The same as a `Timestamp`, which fits a column for timestamps; a number of milliseconds would not."""
+        return Timestamp(micros=self.getCurrentProcessingTimeMs() * _MILLI)
 
-    def getCurrentWatermark(self) -> int:
-        """The same as `getCurrentWatermarkMs`."""
-        return self.getCurrentWatermarkMs()
+    def getCurrentWatermark(self) -> Timestamp:
+        """The same as a `Timestamp`; that of 1970 if there is none yet."""
+        return Timestamp(micros=self.getCurrentWatermarkMs() * _MILLI)
 
     def _read(self) -> S | None:
         kept, self._kept = self._kept, _UNREAD
@@ -212,17 +223,33 @@ class _GroupsWithState(GroupedDoFn):
     def __init__(
         self,
         fn: Callable[[Any, list[Any], GroupState[Any]], object],
-        *,
+        state_schema: StructSchema | None = None,
         timeout: GroupTimeout | None = None,
+        *,
         state_coder: Coder[S] | None = None,
     ) -> None:
         self._fn: Callable[..., object] = fn
         self._problems = [*call_problems(fn, self.method, ("key", "values", "state")), *_timeout_problems(timeout)]
+        if state_schema is not None:
+            state_coder = self._schema_coder(state_schema, state_coder)
         spec: ValueStateSpec[S] = ValueStateSpec("state") if state_coder is None else ValueStateSpec("state", state_coder)
         domain = None if self._problems else _TIMEOUTS[timeout]
         base = type(self)
         self.__class__ = _without_timeout(base, spec) if domain is None else _with_timeout(base, spec, domain)
         self.__class__.__name__ = base.__name__
+
+    def _schema_coder(self, schema: Any, state_coder: Coder[S] | None) -> Coder[Any] | None:
+        """The coder for a schema; what is wrong with it goes to the problems."""
+        if state_coder is not None:
+            self._problems.append("state_schema and state_coder both say how the state is stored: give one of them.")
+        elif not callable(getattr(schema, "jsonValue", None)):
+            self._problems.append(f"state_schema is {schema!r:.200}; give a StructType.")
+        else:
+            try:
+                return StructCoder(schema)
+            except CoderError as refused:
+                self._problems += [f"The state_schema cannot be used: {line}" for line in refused.detail.splitlines()]
+        return state_coder
 
     def declaration_problems(self) -> Iterable[str]:
         return self._problems
@@ -297,8 +324,9 @@ def _timeout_problems(timeout: Any) -> Iterator[str]:
 class FlatMapGroupsWithState(_GroupsWithState):
     """Calls `fn(key, values, state)` for each key of a micro-batch; it yields rows, or returns an iterable of rows or None.
 
-    `timeout` is None, "processing_time" or "event_time". `fn` is called once for all values of a micro-batch, so take care
-    that its results do not depend on how values are split into micro-batches.
+    `state_schema` is a `StructType` that says what the state has; without one it is any plain value. `timeout` is None,
+    "processing_time" or "event_time", or one of `GroupStateTimeout`. `fn` is called once for all values of a
+    micro-batch, so take care that its results do not depend on how values are split into micro-batches.
     """
 
     method = "flat_map_groups_with_state"

@@ -56,8 +56,8 @@ class StepOptions:
     drop_cells: Sequence[str] = ()
     limits: Limits | None = None
     key_groups: int = 1
-    backend: object = "heap"
-    """A name, or the user's own factory; `engine.backends.choice` lists the names."""
+    backend: object = None
+    """A name, or the user's own factory; `engine.backends.choice` lists the names. None: the job's."""
     parallel_over: ParallelOver = KEY
 
     @classmethod

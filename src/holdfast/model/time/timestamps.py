@@ -243,6 +243,26 @@ class Duration(_Seconds):
             return cls._of_micros(text_micros(span))
         return cls(span)
 
+    @classmethod
+    def of_days(cls, days: float) -> Duration:
+        return cls(days * 86_400)
+
+    @classmethod
+    def of_hours(cls, hours: float) -> Duration:
+        return cls(hours * 3_600)
+
+    @classmethod
+    def of_minutes(cls, minutes: float) -> Duration:
+        return cls(minutes * 60)
+
+    @classmethod
+    def of_seconds(cls, seconds: float) -> Duration:
+        return cls(seconds)
+
+    @classmethod
+    def of_millis(cls, millis: float) -> Duration:
+        return cls(micros=millis * 1_000)
+
     def __add__(self, other: Any) -> Duration:
         span = _span_micros(other)
         return NotImplemented if span is None else Duration._of_micros(self.micros + span)

@@ -12,24 +12,35 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.destination import building, check_apart, check_free
 from holdfast.checkpoint.files.choice import Files, copy_file, files_of, join
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.checkpoint.schema_paths import place_schemas
-from holdfast.engine.backends.choice import BackendName
+from holdfast.engine.backends.choice import BackendWord, own_backend
+from holdfast.engine.stored.documents import Malformed, read_document
 from holdfast.engine.stored.manifest import LOG_BACKENDS
 from holdfast.errors import CheckpointError, CorruptState, HoldfastError
 from holdfast.ops.move.regroup import regroup
 from holdfast.ops.move.renumber import renumber
 from holdfast.ops.move.repartition import repartition
 from holdfast.ops.move.savepoint import savepoint_verify
-from holdfast.ops.move.savepoint_file import Savepoint
+from holdfast.ops.move.savepoint_file import Savepoint, savepoint_identity
 
-__all__ = ["Restored", "reshape", "savepoint_restore"]
+__all__ = ["Restored", "reshape", "restored_from", "savepoint_restore"]
 
 Report = Callable[[int, int], None]
+_RESTORED_FILE = "holdfast/restored.json"
+"""Says which savepoint a checkpoint was made from."""
+
+
+class _RestoredNotice(msgspec.Struct, frozen=True):
+    savepoint: str
+    """Its identity: a savepoint can be moved."""
+    path: str = ""
+    batch: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,16 +63,16 @@ def savepoint_restore(
     *,
     partitions: int | None = None,
     key_groups: int | None = None,
-    backend: BackendName | None = None,
+    backend: BackendWord | None = None,
     new_query_id: bool = False,
     report: Report = lambda done, total: None,
 ) -> Restored:
     """Makes a checkpoint from a savepoint, after checking all its files.
 
-    `partitions`, `key_groups` and remote paths need a session. `backend`, "heap" or "disk", is what the manifest names from
-    then on; the job's code decides what it runs on. `new_query_id` is for a second job beside the first; without it the
-    query keeps its id, by which sinks recognise what they already have. `checkpoint` gets a whole checkpoint or, if
-    anything fails, nothing.
+    `partitions`, `key_groups` and remote paths need a session. `backend`, "heap" or "disk" (or Flink's word), is what the
+    manifest names from then on; the job's code decides what it runs on. `new_query_id` is for a second job beside the first;
+    without it the query keeps its id, by which sinks recognise what they already have. `checkpoint` gets a whole checkpoint
+    or, if anything fails, nothing.
     """
     if spark is None and (partitions is not None or key_groups is not None):
         raise HoldfastError("Changing partitions or key groups needs a Spark session.")
@@ -75,20 +86,32 @@ def savepoint_restore(
             detail="\n".join(f"- {problem}" for problem in problems[1:]),
             todo="use another savepoint, or a copy of this one",
         )
-    _check_backend(found, backend)
+    named = None if backend is None else own_backend(backend) or backend
+    _check_backend(found, named)
     with building(target, checkpoint) as work:
         _copy(files_of(spark, savepoint), found, target, work)
         made = Checkpoint(target, work)
         place_schemas(made, work)
         if new_query_id:
             target.write(join(work, "metadata"), json.dumps({"id": str(uuid.uuid4())}, separators=(",", ":")).encode())
-        if backend is not None:
-            _name_backend(made, backend)
+        if named is not None:
+            _name_backend(made, named)
         if spark is not None:
             reshape(spark, work, found.batch, partitions=partitions, key_groups=key_groups)
         _add_plan(files_of(spark, savepoint), found, Checkpoint(target, work))
         place_schemas(made, checkpoint.rstrip("/"))
+        notice = _RestoredNotice(savepoint_identity(files_of(spark, savepoint), found.path), found.path, found.batch)
+        target.write(join(work, _RESTORED_FILE), msgspec.json.encode(notice))
     return _restored(open_checkpoint(spark, checkpoint), found)
+
+
+def restored_from(files: Files, checkpoint: str) -> str | None:
+    """The identity of the savepoint that a checkpoint was made from; None if it was not, or that is not known."""
+    stored = files.read(join(checkpoint, _RESTORED_FILE))
+    try:
+        return None if stored is None else read_document(stored, _RestoredNotice).savepoint
+    except Malformed:
+        return None
 
 
 def _check_backend(savepoint: Savepoint, backend: str | None) -> None:

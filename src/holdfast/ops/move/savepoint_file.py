@@ -37,6 +37,7 @@ __all__ = [
     "holdfast_version",
     "is_checkpoint_file",
     "read_savepoint",
+    "savepoint_identity",
     "write_savepoint",
 ]
 
@@ -122,6 +123,11 @@ def read_savepoint(files: Files, path: str) -> Savepoint:
     except Malformed as error:
         raise _damaged(path, str(error)) from None
     return savepoint
+
+
+def savepoint_identity(files: Files, path: str) -> str:
+    """Tells one savepoint from all others, wherever it is moved."""
+    return hashlib.sha256(files.read(join(path, SAVEPOINT_FILE)) or b"").hexdigest()
 
 
 def is_checkpoint_file(name: str) -> bool:

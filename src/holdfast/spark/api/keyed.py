@@ -28,6 +28,7 @@ from holdfast.model.state.ttl import Ttl
 from holdfast.model.windows.ready import WindowFn
 from holdfast.spark.stages.unpack import Outputs
 from holdfast.spark.steps.aggregate import build_aggregation
+from holdfast.spark.steps.group_state import read_shape
 from holdfast.spark.steps.join import build_join
 from holdfast.spark.steps.map_with_state import spread_map
 from holdfast.spark.steps.par_do import build_par_do
@@ -44,6 +45,7 @@ S = TypeVar("S")
 
 Combiner = CombineFn[Any, Any, Any] | Callable[[Iterable[Any]], Any]
 TagSchemas = Mapping[str, Schema | None]
+GroupFunction = Callable[[Any, list[Any], GroupState[Any]], R]
 
 
 def keyed(
@@ -292,9 +294,10 @@ class KeyedStream:
     @overload
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState[Any]], Iterable[R] | None],
+        fn: GroupFunction[Iterable[R] | None],
         output: Schema | None = None,
         *,
+        state_schema: Schema | None = None,
         timeout: GroupTimeout | None = None,
         state_coder: Coder[S] | None = None,
         outputs: None = None,
@@ -304,20 +307,46 @@ class KeyedStream:
     @overload
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState[Any]], Iterable[R] | None],
+        fn: GroupFunction[Iterable[R] | None],
         output: Schema | None = None,
         *,
+        state_schema: Schema | None = None,
         timeout: GroupTimeout | None = None,
         state_coder: Coder[S] | None = None,
         outputs: TagSchemas,
         **options: Unpack[DoFnOptions],
     ) -> Outputs: ...
 
+    @overload
     def flat_map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState[Any]], Iterable[R] | None],
-        output: Schema | None = None,
+        fn: GroupFunction[Iterable[R] | None],
+        state_schema: Schema,
+        timeout: GroupTimeout | None,
         *,
+        output: Schema | None = None,
+        outputs: None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame: ...
+
+    @overload
+    def flat_map_groups_with_state(
+        self,
+        fn: GroupFunction[Iterable[R] | None],
+        state_schema: Schema,
+        timeout: GroupTimeout | None,
+        *,
+        output: Schema | None = None,
+        outputs: TagSchemas,
+        **options: Unpack[DoFnOptions],
+    ) -> Outputs: ...
+
+    def flat_map_groups_with_state(
+        self,
+        fn: GroupFunction[Iterable[R] | None],
+        *shape: Schema | GroupTimeout | None,
+        output: Schema | None = None,
+        state_schema: Schema | None = None,
         timeout: GroupTimeout | None = None,
         state_coder: Coder[S] | None = None,
         outputs: TagSchemas | None = None,
@@ -325,22 +354,52 @@ class KeyedStream:
     ) -> DataFrame | Outputs:
         """Calls `fn(key, values, state)` once for each key of a micro-batch, and once when the key's timeout has passed.
 
-        Works like Spark's `flatMapGroupsWithState`: `state` is a `GroupState`, `fn` yields rows.
+        Works like Spark's `flatMapGroupsWithState`: `state` is a `GroupState`, `fn` yields rows. `state_schema` says what
+        the state has; without one it is any plain value. In Spark's order, `(fn, state_schema, timeout)`, the schema of
+        the rows is `output=`, and if that is left out, the state's.
         """
-        step = FlatMapGroupsWithState(fn, timeout=timeout, state_coder=state_coder)
-        return self.par_do(step, output, outputs=outputs, **options)
+        called = "flat_map_groups_with_state"
+        given = read_shape(called, shape, output, state_schema, timeout)
+        step = FlatMapGroupsWithState(fn, given.state, given.timeout, state_coder=state_coder)
+        return self.par_do(step, given.output, outputs=outputs, **options)
+
+    @overload
+    def map_groups_with_state(
+        self,
+        fn: GroupFunction[R],
+        output: Schema | None = None,
+        *,
+        state_schema: Schema | None = None,
+        timeout: GroupTimeout | None = None,
+        state_coder: Coder[S] | None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame: ...
+
+    @overload
+    def map_groups_with_state(
+        self,
+        fn: GroupFunction[R],
+        state_schema: Schema,
+        timeout: GroupTimeout | None,
+        *,
+        output: Schema | None = None,
+        **options: Unpack[DoFnOptions],
+    ) -> DataFrame: ...
 
     def map_groups_with_state(
         self,
-        fn: Callable[[Any, list[Any], GroupState[Any]], R],
+        fn: GroupFunction[R],
+        *shape: Schema | GroupTimeout | None,
         output: Schema | None = None,
-        *,
+        state_schema: Schema | None = None,
         timeout: GroupTimeout | None = None,
         state_coder: Coder[S] | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame:
         """Like `flat_map_groups_with_state`, for a function that returns exactly one row."""
-        return self.par_do(MapGroupsWithState(fn, timeout=timeout, state_coder=state_coder), output, **options)
+        given = read_shape("map_groups_with_state", shape, output, state_schema, timeout)
+        step = MapGroupsWithState(fn, given.state, given.timeout, state_coder=state_coder)
+        return self.par_do(step, given.output, **options)
 
     @overload
     def join(

@@ -44,18 +44,26 @@ _ONLY_NAMES = frozenset({"SubqueryAlias", "View"})
 """Nodes that do nothing."""
 
 
-def described(job: str, graph: Graph, sinks: Sequence[object], placement: Placement | None, root: Any) -> GraphView:
+def described(
+    job: str,
+    graph: Graph,
+    sinks: Sequence[object],
+    placement: Placement | None,
+    root: Any,
+    backend: str | None = None,
+) -> GraphView:
     """A graph in plain values. `placement` is None for a query that runs as it was built; `root` is its plan then. `sinks`
-    are in the order of the graph's grafts."""
-    describer = _Describer(graph, in_line=placement is not None)
+    are in the order of the graph's grafts. `backend` is that of steps that have not named one."""
+    describer = _Describer(graph, backend, in_line=placement is not None)
     operators = describer.as_built(numbers_as_built(root)) if placement is None else describer.in_line(placement)
     written = tuple(describer.sink(number, sink) for number, sink in enumerate(sinks))
     return GraphView(job, describer.sources.found, operators, written)
 
 
 class _Describer:
-    def __init__(self, graph: Graph, *, in_line: bool) -> None:
+    def __init__(self, graph: Graph, backend: str | None, *, in_line: bool) -> None:
         self._graph = graph
+        self._backend = backend
         self._hands_on = in_line
         self.sources = Sources()
 
@@ -85,7 +93,7 @@ class _Describer:
             function=plan.function,
             keys=tuple(ColumnView(key["name"], key["type"]) for key in manifest["key"]),
             key_groups=plan.key_groups,
-            backend=plan.backend,
+            backend=plan.running_on(self._backend).backend,
             inputs=tuple(view for edge in self._graph.edges if edge.target is step for view in self._edges(edge)),
             values=_columns(source.fields([name for name in source.values if not _is_own(name)])),
             outputs=tuple(OutputView(plan.name, tag) for tag in step.schemas),

@@ -39,6 +39,7 @@ def arranged(outline: Outline, job: str, checkpoint: str, changes: GraphChanges)
     """The query of a job on a checkpoint, and sentences that say what has changed. Writes the manifest, and rearranges
     stored state if it must. The caller must hold the lock."""
     manifest = open_manifest(outline.spark, checkpoint, job)
+    manifest.backend = outline.backend
     files = files_of(outline.spark, checkpoint)
     if manifest.recorded is None and outline.steps and _has_commits(manifest):
         _check_has_state(files, checkpoint)

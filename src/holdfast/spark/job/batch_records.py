@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from holdfast.engine.metrics.holding import Holding
 from holdfast.engine.metrics.step import StepMetrics
 from holdfast.engine.stored.readable import key_to_text, visible
@@ -23,7 +25,7 @@ from holdfast.watch.records import (
     WorkerRecord,
 )
 
-__all__ = ["StepHolding", "batch_record", "event_ms"]
+__all__ = ["StepHolding", "batch_record", "event_ms", "without_pause"]
 
 _KEYS_MAX = 20
 _KEY_LETTERS_MAX = 200
@@ -95,6 +97,15 @@ def batch_record(
         steps=steps,
     )
     return record, metrics
+
+
+def without_pause(record: BatchRecord, paused_ms: int) -> BatchRecord:
+    """The record with the time apart for which the job itself let the micro-batch wait."""
+    if not paused_ms:
+        return record
+    phases = {**record.phases_ms, "pause": paused_ms}
+    phases["addBatch"] = max(0, phases.get("addBatch", 0) - paused_ms)
+    return msgspec.structs.replace(record, duration_ms=max(0, record.duration_ms - paused_ms), phases_ms=phases)
 
 
 def event_ms(text: Any) -> int | None:

@@ -21,10 +21,12 @@ __all__ = ["GRAPH_FILE", "explained", "keep_graph"]
 GRAPH_FILE = "holdfast/graph.json"
 
 
-def explained(job: str, writes: Sequence[tuple[DataFrame, Sink]], placement: Placement | None) -> Explanation:
+def explained(
+    job: str, writes: Sequence[tuple[DataFrame, Sink]], placement: Placement | None, backend: str | None
+) -> Explanation:
     """How a job with these outputs runs: with the placement that it has, or else as on a new checkpoint. Raises InvalidStep
     if one query cannot give all of it."""
-    return Explanation(_graph(Outline(job, writes), job, [sink for _, sink in writes], placement))
+    return Explanation(_graph(Outline(job, writes, backend), job, [sink for _, sink in writes], placement))
 
 
 def keep_graph(
@@ -44,4 +46,4 @@ def _graph(outline: Outline, job: str, sinks: Sequence[Sink], placement: Placeme
         # Raises if something between two steps cannot be part of it.
         outline.line(placement, None)
     root = None if built is None else analyzed(built.frame)
-    return described(job, outline.graph, list(sinks), placement, root)
+    return described(job, outline.graph, list(sinks), placement, root, outline.backend)

@@ -11,6 +11,7 @@ from holdfast.checkpoint.presence import Presence
 from holdfast.errors import HoldfastError, JobFailed
 from holdfast.spark.errors.quiet import never_logged, quiet
 from holdfast.spark.job.life import HeldBack, Life, Stop
+from holdfast.spark.job.pause import Pause
 from holdfast.spark.job.root import Part
 from holdfast.spark.sinks.base import BatchInfo, Sink
 from holdfast.spark.sinks.plans import plan_of
@@ -44,18 +45,21 @@ class Handler:
         checkpoint: str,
         sinks: list[tuple[Part | None, Sink]],
         batches_max: int | None,
+        pause: Pause,
     ) -> None:
         self._life = life
         self._presence = presence
         self._checkpoint = checkpoint
         self._sinks = sinks
         self._batches_max = batches_max
+        self._pause = pause
         self.query_id = Given()
         self.failure: HoldfastError | None = None
         """What a sink raised; only the text of it survives the way through Spark."""
         never_logged(HeldBack)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        self._pause.wait(batch_id, self._life)
         try:
             with self._life.micro_batch(batch_id), quiet():
                 self._presence.confirm()
@@ -74,6 +78,7 @@ class Handler:
                 context={"micro_batch": batch_id},
             )
             raise self.failure from error
+        self._pause.ended()
         if self._batches_max is not None and self._life.done_since_begin >= self._batches_max:
             self._life.ask(Stop.AFTER_BATCH)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import os
 import signal
 import threading
 import time
@@ -31,6 +32,7 @@ from holdfast.checkpoint.files.shared import resolved
 from holdfast.checkpoint.layout import last_committed
 from holdfast.checkpoint.lock import LockInfo
 from holdfast.checkpoint.presence import Presence
+from holdfast.engine.backends.choice import BackendWord
 from holdfast.engine.metrics.step import StepMetrics
 from holdfast.errors import (
     CheckpointError,
@@ -47,18 +49,22 @@ from holdfast.spark.errors.transport import rebuilding
 from holdfast.spark.graph.picture.explanation import Explanation
 from holdfast.spark.graph.placing import Placement
 from holdfast.spark.job.arranging import GraphChanges, arranged
+from holdfast.spark.job.beginning import begin
 from holdfast.spark.job.checks import change_problems, option_problems, watch_problems
 from holdfast.spark.job.dashboard import Dashboard
 from holdfast.spark.job.explaining import explained, keep_graph
 from holdfast.spark.job.handler import Handler
 from holdfast.spark.job.lag import source_lags
 from holdfast.spark.job.life import Life, Phase, Stop, Streak
+from holdfast.spark.job.pause import Pause
 from holdfast.spark.job.progress import Progress
 from holdfast.spark.job.recording import Recorder
 from holdfast.spark.job.root import Outline
-from holdfast.spark.job.triggers import AvailableNow, Batches, Every, JobTrigger, read_trigger
+from holdfast.spark.job.triggers import AvailableNow, Batches, Every, JobTrigger, TriggerLike
+from holdfast.spark.job.words import Span, backend_of_job, failures_of, pause_seconds, state_dir_of, trigger_of
+from holdfast.spark.job.working import WorkingFiles
 from holdfast.spark.session.checkpoint_files import file_settings
-from holdfast.spark.session.properties import MEMORY_BUDGET, TELLS_NOTHING, local_property
+from holdfast.spark.session.properties import BACKEND, MEMORY_BUDGET, STATE_DIR, TELLS_NOTHING, local_property
 from holdfast.spark.session.settings import required_problems, session_lacks, with_settings, with_stop_timeout
 from holdfast.spark.sinks.base import Sink
 from holdfast.spark.sinks.modes import Mode, in_mode
@@ -88,16 +94,21 @@ _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 class Job:
     """Outputs, sinks, a checkpoint and a trigger.
 
-    `tolerated_failures`: how many times in a row a failed query is started again from the same checkpoint without
-    having committed anything new, before `run` gives up with the cause. A worker that could not be started, or died, is no
-    such failure: while `run` or `wait` watches, the query is started again up to three times. `retained_batches`: how many
-    micro-batches one can go back. `memory_budget_bytes`: how much state a Python worker keeps between micro-batches, of all
-    steps together, in place of what the session says. `drop_steps`: removed steps whose stored state should be deleted.
-    `rename_steps`: old names of steps, with their new ones. `progress`: whether to show what the job does while it runs.
-    `history`: whether to count what its steps do, and to keep a record of each micro-batch beside the checkpoint. `ui`:
-    whether to serve a dashboard on this machine while it runs; its address is shown. `outlets`: where its metrics and its
-    health go after each micro-batch, such as hf.watch.Prometheus(9464). `on_health`: a function that is called with its
-    health. `thresholds`: what its health is judged by.
+    `checkpoint_interval`: Flink's word for a trigger that is a span of time. `min_pause`: the shortest time from the end
+    of a micro-batch to the beginning of the next. `backend`: that of the steps that have not named one. `state_dir`:
+    where the disk backend has its working files on each worker's machine, in place of Spark's own directory.
+
+    `tolerated_failures`, or Flink's `tolerable_failures`: how many times in a row a failed query is started again from
+    the same checkpoint without having committed anything new, before `run` gives up with the cause. A worker that could
+    not be started, or died, is no such failure: while `run` or `wait` watches, the query is started again up to three
+    times. `retained_batches`: how many micro-batches one can go back. `memory_budget_bytes`: how much state a Python
+    worker keeps between micro-batches, of all steps together, in place of what the session says. `drop_steps`: removed
+    steps whose stored state should be deleted. `rename_steps`: old names of steps, with their new ones. `progress`:
+    whether to show what the job does while it runs. `history`: whether to count what its steps do, and to keep a record
+    of each micro-batch beside the checkpoint. `ui`: whether to serve a dashboard on this machine while it runs; its
+    address is shown. `outlets`: where its metrics and its health go after each micro-batch, such as
+    hf.watch.Prometheus(9464). `on_health`: a function that is called with its health. `thresholds`: what its health is
+    judged by.
     """
 
     def __init__(
@@ -105,8 +116,13 @@ class Job:
         name: str,
         *,
         checkpoint: str,
-        trigger: JobTrigger | Duration | int | float | str | None = None,
-        tolerated_failures: int = 0,
+        trigger: TriggerLike = None,
+        checkpoint_interval: Span | None = None,
+        min_pause: Span | None = None,
+        tolerated_failures: int | None = None,
+        tolerable_failures: int | None = None,
+        backend: BackendWord | None = None,
+        state_dir: str | os.PathLike[str] | None = None,
         retained_batches: int | None = None,
         memory_budget_bytes: int | None = None,
         drop_steps: Sequence[str] = (),
@@ -120,8 +136,12 @@ class Job:
     ) -> None:
         self.name = name
         self.checkpoint = str(checkpoint)
-        self._trigger = read_trigger(trigger)
-        self._tolerated_failures = tolerated_failures
+        problems: list[str] = []
+        self._trigger = trigger_of(trigger, checkpoint_interval, problems)
+        self._pause = Pause(pause_seconds(min_pause, problems))
+        self._tolerated_failures = failures_of(tolerated_failures, tolerable_failures, problems)
+        self._backend = backend_of_job(backend, problems)
+        self._working = WorkingFiles(state_dir_of(state_dir, problems))
         self._retained_batches = retained_batches
         self._memory_budget_bytes = memory_budget_bytes
         self._writes: list[tuple[DataFrame, Sink]] = []
@@ -137,8 +157,8 @@ class Job:
         self._worker_failures = Streak()
         self._told: StreamingQuery | None = None
         """The query whose failure has been raised."""
-        problems = [*option_problems(name, tolerated_failures, retained_batches, memory_budget_bytes)]
         problems += [
+            *option_problems(name, self._tolerated_failures, retained_batches, memory_budget_bytes),
             *change_problems(drop_steps, rename_steps),
             *watch_problems(history, ui, outlets, on_health, thresholds),
         ]
@@ -148,7 +168,8 @@ class Job:
         told = [*outlets, *([] if on_health is None else [HealthCallback(on_health)])]
         self._history, self._thresholds = history, thresholds
         dispatch = Dispatch(told, thresholds, name)
-        self._recorder = Recorder(name, _interval_ms(self._trigger), dispatch, self._record_end, self._has_checkpoint)
+        interval_ms, paused = _interval_ms(self._trigger), self._pause.millis
+        self._recorder = Recorder(name, interval_ms, dispatch, self._record_end, self._has_checkpoint, paused)
         self._dashboard = Dashboard() if ui else None
 
     def write(self, df: DataFrame, sink: Sink, *, mode: Mode = "append", key: str | Sequence[str] | None = None) -> Job:
@@ -290,7 +311,7 @@ class Job:
         query cannot give all that is written.
         """
         self._check_writes()
-        return explained(self.name, self._writes, self._placement)
+        return explained(self.name, self._writes, self._placement, self._backend)
 
     def __repr__(self) -> str:
         sinks = ", ".join(repr(sink) for _, sink in self._writes) or "nothing yet"
@@ -343,9 +364,11 @@ class Job:
     def _start(self) -> None:
         """Starts a query, unless a stop was asked for meanwhile."""
         try:
-            outline = Outline(self.name, self._writes)
+            outline = Outline(self.name, self._writes, self._backend)
             spark = outline.spark
             checkpoint = resolved(spark, self.checkpoint)
+            for done in begin(spark, self.name, checkpoint):
+                self._progress.note(f"{self.name}: {done}")
             self._presence = self._presence or Presence(self.name, checkpoint)
             self._presence.begin(spark, runs=self._runs, stop=self._stop, abandon=self._abandon)
             if self._life.asked:
@@ -370,6 +393,7 @@ class Job:
         problems = required_problems(spark) if plans else []
         if problems:
             raise InvalidStep(self.name, problems)
+        self._working.check(spark)
         root, notes = arranged(outline, self.name, checkpoint, self._changes)
         self._placement = root.placement
         for note in notes:
@@ -377,7 +401,8 @@ class Job:
         self._open_sinks(spark, checkpoint)
         writer = root.frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
         writer = self._triggered(writer.outputMode("append"))
-        self._handler = handler = Handler(self._life, presence, checkpoint, root.sinks, self._batches_max())
+        self._pause.begin()
+        self._handler = handler = Handler(self._life, presence, checkpoint, root.sinks, self._batches_max(), self._pause)
         self._begin_record(spark, checkpoint, outline)
         with self._settings(spark, checkpoint, plans), rebuilding(spark), self._properties(spark):
             query: StreamingQuery = writer.foreachBatch(handler).start()
@@ -404,6 +429,8 @@ class Job:
         with (
             local_property(spark, MEMORY_BUDGET, budget),
             local_property(spark, TELLS_NOTHING, None if self._history else "true"),
+            local_property(spark, BACKEND, self._backend),
+            local_property(spark, STATE_DIR, self._working.told),
         ):
             yield
 
@@ -567,6 +594,7 @@ class Job:
         if self._presence is not None and self._life.inside is None:
             # Else the handler still writes; when it has left, the lock goes by itself.
             self._presence.end()
+            self._working.remove()
 
     def _raise_failure(self, query: StreamingQuery) -> None:
         assert self._presence is not None

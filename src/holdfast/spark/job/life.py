@@ -54,6 +54,7 @@ class Life:
         self._stop = Stop.NONE
         self._phase = Phase.NEW
         self._left_starting = threading.Event()
+        self._was_asked = threading.Event()
         self._inside: int | None = None
         self._thread: int | None = None
         self._held_back: int | None = None
@@ -89,6 +90,7 @@ class Life:
         """Starts a new life: earlier stop requests are forgotten."""
         with self._turn:
             self._stop = Stop.NONE
+            self._was_asked.clear()
             self.done = None
             self.done_since_begin = 0
             self.start_again()
@@ -117,7 +119,12 @@ class Life:
             if how <= self._stop:
                 return False
             self._stop = how
+            self._was_asked.set()
             return True
+
+    def wait_until_asked(self, seconds: float) -> bool:
+        """Waits until a stop is requested; returns False on timeout."""
+        return self._was_asked.wait(seconds)
 
     def wait_until_started(self, seconds: float | None) -> bool:
         """Waits while the job is starting; returns False on timeout."""

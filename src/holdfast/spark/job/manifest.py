@@ -35,6 +35,8 @@ class JobManifest:
     """The marks of the sources, in order; None if they are not recorded."""
     notes: list[str] = field(default_factory=list)
     """Sentences that say what was done and what has changed."""
+    backend: str | None = None
+    """The backend of steps that have not named one."""
 
     @property
     def operators(self) -> int:
@@ -48,7 +50,7 @@ class JobManifest:
     def agree(self, plans: Iterable[Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
         """The manifests of steps from now on. Compatible changes resume; incompatible ones raise StateConflict."""
         present = {}
-        for plan in plans:
+        for plan in (plan.running_on(self.backend) for plan in plans):
             present[plan.name] = plan.manifest
             if plan.name in recorded:
                 agreed = reconcile(recorded[plan.name], plan.manifest, plan.evolution)

@@ -25,7 +25,7 @@ from holdfast.checkpoint.files.choice import Files, files_of, join
 from holdfast.engine.metrics.step import StepMetrics
 from holdfast.engine.stored.readable import visible
 from holdfast.spark.errors.failures import first_cause
-from holdfast.spark.job.batch_records import StepHolding, batch_record
+from holdfast.spark.job.batch_records import StepHolding, batch_record, without_pause
 from holdfast.spark.job.executed import was_executed
 from holdfast.spark.session.listening import Listener, listen
 from holdfast.spark.stages.metrics import reports_of
@@ -50,6 +50,7 @@ class Recorder:
         dispatch: Dispatch,
         on_ended: Callable[[str], None],
         is_ours: Callable[[], bool] = lambda: True,
+        paused_ms: Callable[[int], int] = lambda batch: 0,
     ) -> None:
         self._job = job
         self._interval_ms = interval_ms
@@ -58,6 +59,8 @@ class Recorder:
         """Called with the run of a query that has ended, whether or not anybody waits for that; it is to call `end`."""
         self._is_ours = is_ours
         """Whether the checkpoint has not been taken over by somebody else, whose history it is then."""
+        self._paused_ms = paused_ms
+        """For how long a micro-batch was made to wait before it began."""
         self.metrics: dict[str, StepMetrics] = {}
         """The sums over all micro-batches that were reported, by step."""
         self.last: Any = None
@@ -117,7 +120,7 @@ class Recorder:
                 record, metrics = batch_record(progress, reports, self._holdings, self._interval_ms)
                 for name, counted in metrics.items():
                     self.metrics.setdefault(name, StepMetrics()).add(counted)
-                self._record(record)
+                self._record(without_pause(record, self._paused_ms(progress.batchId)))
             except Exception:
                 _LOG.warning("Micro-batch %s of %r could not be recorded.", progress.batchId, self._job, exc_info=True)
 

@@ -44,8 +44,10 @@ class Root:
 class Outline:
     """What a job writes, and the steps that this takes. Raises InvalidStep if one query cannot give all of it."""
 
-    def __init__(self, job: str, writes: Sequence[tuple[DataFrame, Sink]]) -> None:
+    def __init__(self, job: str, writes: Sequence[tuple[DataFrame, Sink]], backend: str | None = None) -> None:
         self._job = job
+        self.backend = backend
+        """The backend of steps that have not named one."""
         self._frames = [frame for frame, _ in writes]
         self._sinks = [sink for _, sink in writes]
         self._grafts = [Graft.of(frame) for frame in self._frames]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from holdfast.errors import InvalidStep
 from holdfast.model.time.timestamps import Duration
 
-__all__ = ["AvailableNow", "Batches", "Every", "JobTrigger", "read_trigger"]
+__all__ = ["AvailableNow", "Batches", "Every", "JobTrigger", "TriggerLike", "read_trigger"]
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,18 @@ class Batches(JobTrigger):
     interval: Duration | int | float | str = 0
 
 
+TriggerLike = JobTrigger | Duration | int | float | str | None
+"""A trigger, or what stands for one: a duration, or None for as fast as possible."""
+
+
 def _positive(interval: Duration) -> Duration:
     if interval.micros < 0:
         raise ValueError(interval)
     return interval
 
 
-def read_trigger(given: JobTrigger | Duration | int | float | str | None) -> JobTrigger:
-    """The trigger for what a user gave: one of the classes, a duration, or None for as fast as possible."""
+def read_trigger(given: TriggerLike) -> JobTrigger:
+    """The trigger for what a user gave."""
     if given is None:
         return Every(0)
     if isinstance(given, Batches) and (type(given.count) is not int or given.count < 1):

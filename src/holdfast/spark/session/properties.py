@@ -8,13 +8,20 @@ from collections.abc import Iterator
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-__all__ = ["MEMORY_BUDGET", "TELLS_NOTHING", "local_property", "task_property"]
+__all__ = ["BACKEND", "MEMORY_BUDGET", "STATE_DIR", "TELLS_NOTHING", "local_property", "task_property"]
 
 MEMORY_BUDGET = "spark.holdfast.memoryBudgetBytes"
 """How much state a Python worker keeps between micro-batches: a setting of the session, and a property of a job's tasks."""
 
 TELLS_NOTHING = "spark.holdfast.tellsNothing"
 """Set if the bundles of a job do not report what they did."""
+
+
+BACKEND = "spark.holdfast.backend"
+"""The backend of a job's steps that have not named one."""
+
+STATE_DIR = "spark.holdfast.stateDir"
+"""Where a job's disk backend has its working files, as `working_folder.py` writes it."""
 
 
 @contextlib.contextmanager

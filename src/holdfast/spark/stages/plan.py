@@ -61,6 +61,8 @@ class StepPlan:
     backend: str = "heap"
     factory: bytes | None = None
     """The factory of a user's own backend, by cloudpickle."""
+    names_backend: bool = False
+    """Whether the step itself has named its backend, so that its job's does not count."""
     evolution: Evolution = field(default_factory=Evolution)
     parallel_over: str = "key"
     side_inputs: dict[str, Any] = field(default_factory=dict)
@@ -106,6 +108,12 @@ class StepPlan:
             return None
         with by_value([backend if isinstance(backend, type) else type(backend)]):
             return pickled(step, backend, [(type(backend).__name__, backend)], BACKEND_ADVICE)
+
+    def running_on(self, backend: str | None) -> StepPlan:
+        """The plan in a job with this backend of Holdfast's own."""
+        if backend in (None, self.backend) or self.names_backend:
+            return self
+        return replace(self, backend=backend, manifest={**self.manifest, "backend": backend})
 
     def in_slot(self, slot: int) -> StepPlan:
         """The plan of the step in an operator that it shares: its manifest says which labels are its own."""

@@ -30,7 +30,7 @@ from holdfast.errors import CorruptState, HoldfastError
 from holdfast.model.time.timestamps import MIN_TIMESTAMP
 from holdfast.model.windows.ready import GlobalWindow
 from holdfast.spark.errors.transport import carried
-from holdfast.spark.session.properties import MEMORY_BUDGET, TELLS_NOTHING, task_property
+from holdfast.spark.session.properties import BACKEND, MEMORY_BUDGET, TELLS_NOTHING, task_property
 from holdfast.spark.stages.clock import spark_now_micros
 from holdfast.spark.stages.metrics import report_of
 from holdfast.spark.stages.operator import Operator, by_value
@@ -85,6 +85,7 @@ class KeyGroupProcessor:
 
     def open(self, handle: Any, state: Any) -> None:
         """Called first, with Spark's handle and the map variable that holds all blobs."""
+        self.plan = self.plan.running_on(task_property(BACKEND))
         self._batch_time: int | None = None
         self._handle = handle
         self._blobs = SparkStore(state)

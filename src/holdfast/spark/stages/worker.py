@@ -16,14 +16,13 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from pathlib import Path
 
-from pyspark import SparkFiles
-
 from holdfast.engine.backends.disk import DiskBackend
 from holdfast.engine.backends.heap import HeapBackend
 from holdfast.engine.backends.protocol import Place, StateBackend
 from holdfast.engine.log.chain import SnapshotOptions
 from holdfast.engine.state.key_group import Layout
 from holdfast.spark.stages.plan import Loaded, StepPlan
+from holdfast.spark.stages.working_folder import working_folder
 
 __all__ = ["WORKER", "Worker"]
 
@@ -130,9 +129,9 @@ class Worker:
 
 
 def _file_of(query: str, digest: str, label: int) -> Path:
-    """The disk backend's working file: in Spark's directory for this application, which Spark removes at its end."""
+    """The disk backend's working file."""
     name = hashlib.blake2b(query.encode(), digest_size=8).hexdigest()
-    return Path(SparkFiles.getRootDirectory()) / "holdfast-state" / f"{name}-{digest}" / f"{label}.sqlite"
+    return working_folder() / f"{name}-{digest}" / f"{label}.sqlite"
 
 
 WORKER = Worker()

@@ -169,7 +169,7 @@ def make_plan(
     """The plan of a step; workers build the step anew from `fn` and the options."""
     backend = backend_of(options)
     # What runs the step, and where, is the plan's own; a DataFrame cannot travel.
-    sent = replace(options, backend="heap")
+    sent = replace(options, backend=None)
     key = [{"name": f.name, "type": f.dataType.simpleString()} for f in source.fields(source.keys)]
     domains = {timer.time_domain for timer in step.timers}
     return StepPlan(
@@ -191,6 +191,7 @@ def make_plan(
         memory_budget_bytes=memory_budget_bytes(source.df.sparkSession),
         backend=backend_name(backend),
         factory=StepPlan.pickle_backend(step.name, backend),
+        names_backend=options.backend is not None,
         evolution=Evolution.of(step.cells, options.drop_cells),
         parallel_over=options.parallel_over,
         side_inputs=send_all(source.df.sparkSession, step),
