@@ -21,6 +21,7 @@ from holdfast.engine.stored.manifest import LOG_BACKENDS, Evolution, Reconciled,
 from holdfast.engine.tables.expiring import stamp_name
 from holdfast.errors import StateConflict
 from holdfast.model.coders import BooleanCoder, Coder, OpaqueCoder, VarIntCoder, coder_from_description
+from holdfast.model.state.sessions import SessionsStateSpec
 from holdfast.model.state.specs import (
     BagStateSpec,
     MapStateSpec,
@@ -44,6 +45,7 @@ _KINDS: dict[str, Any] = {
     "bag": BagStateSpec,
     "set": SetStateSpec,
     "ordered_list": OrderedListStateSpec,
+    "sessions": SessionsStateSpec,
 }
 
 
