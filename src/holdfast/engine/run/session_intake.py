@@ -6,7 +6,7 @@ waits for any more is late. One whose session has ended, but is still kept, make
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.engine.run.intake import Elements
@@ -33,8 +33,11 @@ class Part(NamedTuple):
 
 
 class SessionIntake:
-    """Takes bundles into a table. `on_late(parts, start, end)` is told of parts that are late for a session, `on_result(slot,
-    session)` of a session that gives a result again, in each key by the ends of the sessions."""
+    """Takes bundles into a table.
+
+    `on_late(parts, start, end)` is told of parts that are late for a session, `on_result(slot, session)` of a session that
+    gives a result again, in each key by the ends of the sessions.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,8 @@ class SessionIntake:
         self._lateness = lateness
         self._on_late = on_late
         self._on_result = on_result
+        self._new: dict[Slot, int] = {}
+        """Keys that may be due earlier than the table knows, and when."""
 
     def take_elements(self, table: SessionsTable, elements: Elements, watermark: int) -> int:
         """Returns the number of keys."""
@@ -60,79 +65,77 @@ class SessionIntake:
             parts.setdefault(slot, []).append(Part(time, time + self._gap, 1, None, position))
         for slot, of_key in parts.items():
             self._take_key(table, slot, of_key, elements.pairs, watermark)
+        self._enter_new(table)
         return len(parts)
 
     def take_partials(self, table: SessionsTable, block: PartialBlock, watermark: int) -> None:
-        slots = block.slots
-        sessions = self._columns.of_partials(block)
-        if min(block.ends) > watermark and len(set(slots)) == len(slots):
-            self._take_each(table, zip(slots, sessions, strict=False), watermark)
-            return
-        parts: dict[Slot, list[tuple[Session, int]]] = {}
-        for slot, session, count in zip(slots, sessions, block.elements, strict=False):
-            parts.setdefault(slot, []).append((session, count))
-        single = [(slot, of_key[0][0]) for slot, of_key in parts.items() if len(of_key) == 1 and of_key[0][0][1] > watermark]
-        self._take_each(table, single, watermark)
-        for slot, _ in single:
-            del parts[slot]
-        for slot, of_key in parts.items():
-            self._take_several(table, slot, of_key, watermark)
+        rows = zip(block.slots, self._columns.of_partials(block), block.elements, strict=False)
+        together = self._take_each(table, rows, _set_apart(block, watermark), watermark)
+        for slot, coming in together.items():
+            self._take_several(table, slot, coming, watermark)
+        self._enter_new(table)
 
-    def _take_each(self, table: SessionsTable, coming: Iterable[tuple[Slot, Session]], watermark: int) -> None:
-        """Takes one session for each key, none of which is late."""
+    def _take_each(
+        self, table: SessionsTable, rows: Iterable[tuple[Slot, Session, int]], apart: Collection[Slot], watermark: int
+    ) -> dict[Slot, list[tuple[Session, int]]]:
+        """Takes one session for each key, none of which has ended; returns what came for the keys set apart."""
         values, changes, width, joined = table.values, table.changes, self._columns.width, self._columns.joined
-        slots, times = [], []
-        for slot, session in coming:
+        together: dict[Slot, list[tuple[Session, int]]] = {}
+        for slot, session, elements in rows:
+            if slot in apart:
+                together.setdefault(slot, []).append((session, elements))
+                continue
             held = values.get(slot)
             if held is None:
-                slots.append(slot)
-                times.append(session[1])
+                self._new[slot] = session[1]
             elif len(held) == width and not held[3] and session[0] >= held[0]:
                 session = held + session if session[0] >= held[1] else joined(held, session)
             else:
-                session = self._put_in(table, slot, held, session, watermark)
+                self._take_several(table, slot, [(session, elements)], watermark)
+                continue
             values[slot] = session
             changes[slot] = session
-        table.enter(slots, times)
-
-    def _put_in(self, table: SessionsTable, slot: Slot, held: Session, session: Session, watermark: int) -> Session:
-        """The sessions of a key with one more, which is not late."""
-        merged = flat(self._merged(slot, self._columns.cut(held), [_part(session, 1)], (), watermark))
-        table.enter([slot], [table.due_of(merged)])
-        return merged
+        return together
 
     def _take_several(self, table: SessionsTable, slot: Slot, coming: list[tuple[Session, int]], watermark: int) -> None:
-        """Takes several sessions for one key."""
+        """Takes sessions for one key."""
         held = table.values.get(slot)
         sessions = [] if held is None else self._columns.cut(held)
-        coming.sort(key=_start)
-        if min(session[1] for session, _ in coming) > watermark and self._appended(sessions, coming):
-            self._put(table, slot, flat(sessions), is_new=held is None)
+        if len(coming) > 1:
+            coming.sort(key=_start)
+        if not self._appended(sessions, coming, watermark):
+            parts = [_part(session, elements) for session, elements in coming]
+            self._take_key(table, slot, parts, (), watermark)
             return
-        parts = [_part(session, count) for session, count in coming]
-        self._take_key(table, slot, parts, (), watermark)
+        table.put(slot, flat(sessions))
+        if held is None:
+            self._new[slot] = sessions[0][1]
 
-    def _appended(self, sessions: list[Session], coming: list[tuple[Session, int]]) -> bool:
-        """Adds sessions at the end, or says that they do not belong there."""
+    def _appended(self, sessions: list[Session], coming: list[tuple[Session, int]], watermark: int) -> bool:
+        """Adds sessions at the end, or says that they do not belong there, or may be late."""
         if sessions and (sessions[-1][3] or coming[0][0][0] < sessions[-1][0]):
             return False
+        joined = self._columns.joined
         for session, _ in coming:
+            if session[1] <= watermark:
+                return False
             if not sessions or session[0] >= sessions[-1][1]:
                 sessions.append(session)
             else:
-                sessions[-1] = self._columns.joined(sessions[-1], session)
+                sessions[-1] = joined(sessions[-1], session)
         return True
+
+    def _enter_new(self, table: SessionsTable) -> None:
+        table.enter(list(self._new), list(self._new.values()))
+        self._new = {}
 
     def _take_key(self, table: SessionsTable, slot: Slot, parts: list[Part], pairs: Sequence[Any], watermark: int) -> None:
         held = table.values.get(slot)
         merged = self._merged(slot, [] if held is None else self._columns.cut(held), parts, pairs, watermark)
         if merged:
-            self._put(table, slot, flat(merged), is_new=True)
-
-    def _put(self, table: SessionsTable, slot: Slot, entry: Session, *, is_new: bool) -> None:
-        table.put(slot, entry)
-        if is_new:
-            table.enter([slot], [table.due_of(entry)])
+            entry = flat(merged)
+            table.put(slot, entry)
+            self._new[slot] = table.due_of(entry)
 
     def _merged(
         self, slot: Slot, held: list[Session], parts: list[Part], pairs: Sequence[Any], watermark: int
@@ -168,6 +171,18 @@ class SessionIntake:
     def _given_again(self, slot: Slot, session: Session) -> Session:
         self._on_result(slot, session)
         return self._columns.after_result(session)
+
+
+def _set_apart(block: PartialBlock, watermark: int) -> set[Slot]:
+    """The keys for which more than one session came, or one that may be late."""
+    seen: set[Slot] = set()
+    apart: set[Slot] = set()
+    if len(set(block.slots)) < len(block.slots):
+        for slot in block.slots:
+            (apart if slot in seen else seen).add(slot)
+    if min(block.ends) <= watermark:
+        apart.update(slot for slot, end in zip(block.slots, block.ends, strict=True) if end <= watermark)
+    return apart
 
 
 def _part(session: Session, elements: int) -> Part:

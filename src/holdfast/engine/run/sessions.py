@@ -136,10 +136,13 @@ class SessionRunner(GroupingRunner[SessionBlock]):
                 else:
                     early.append(slot)
             else:
-                due = [session for session in self._columns.cut(entry) if self._due_of(session) <= watermark]
-                rest = [session for session in self._columns.cut(entry) if self._due_of(session) > watermark]
-                ended += [(slot, session) for session in due]
-                if not due:
+                rest: list[Session] = []
+                for session in self._columns.cut(entry):
+                    if self._due_of(session) <= watermark:
+                        ended.append((slot, session))
+                    else:
+                        rest.append(session)
+                if self._columns.width * len(rest) == len(entry):
                     early.append(slot)
                 elif rest:
                     left[slot] = flat(rest)

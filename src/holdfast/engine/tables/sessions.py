@@ -74,8 +74,8 @@ class SessionsTable(ValueTable):
             self.enter(rows.keys, [self.due_of(self.values[key]) for key in rows.keys])
 
     def pack(self, entry: Any) -> Any:
-        coders = self._coders()
-        return [pack_value(coder, item) for coder, item in zip(coders * (len(entry) // len(coders)), entry, strict=True)]
+        coders = self._coders() * (len(entry) // self._width)
+        return [pack_value(coder, item) for coder, item in zip(coders, entry, strict=True)]
 
     def unpack(self, packed: Any) -> Any:
         coders = self._coders()
