@@ -170,6 +170,32 @@ def test_columns_and_the_function_with_timers_give_the_same(events, windowing, l
 
 
 @SETTINGS
+@given(
+    before=EVENTS,
+    after=EVENTS,
+    windowing=SESSIONS,
+    lateness=st.sampled_from([0, 0, 3, 20]),
+    mode=MODES,
+    names=st.permutations(["n", "seen", "mean"]),
+    backend=st.sampled_from(["heap", "disk"]),
+)
+def test_sessions_that_the_function_stored_go_on_as_columns(before, after, windowing, lateness, mode, names, backend):
+    options: Any = {"windowing": windowing, "allowed_lateness": lateness, "accumulation_mode": mode, "outputs": ["late"]}
+    options |= {"backend": backend, "name": "step"}
+    combiners: Any = {"n": Count(), "seen": Histogram(), "mean": Mean()}
+    transform = CombinePerKey(combiners)
+    with one_way_only():
+        stored = run(transform, stream_of(before, end=False), **options)
+        expected = run(transform, stream_of(after), start_from=stored, **options)
+    # The order in which the results are named does not matter.
+    named = CombinePerKey({name: combiners[name] for name in names})
+    found = run(named, stream_of(after), start_from=stored, **options)
+    assert by_key(found) == by_key(expected)
+    assert Counter(found.tagged("late")) == Counter(expected.tagged("late"))
+    assert found.keys() == []
+
+
+@SETTINGS
 @given(events=EVENTS, windowing=WHOLE, mode=MODES)
 def test_without_lateness_a_late_part_changes_nothing(events, windowing, mode):
     stream = stream_of(events)

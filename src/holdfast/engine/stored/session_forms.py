@@ -98,7 +98,7 @@ def _of_the_function(window: WindowState, positions: Mapping[str, int]) -> Itera
         sessions: _Sessions = []
         for data, pane in stored.items():
             _, given, on_time, *_ = coder.thaw(pane)
-            span = window_from_bytes(data)
+            span: Any = window_from_bytes(data)
             found = {name: values[slot][data] for name, values in results.items() if data in values.get(slot, ())}
             sessions.append(((span.start.micros, span.end.micros, given, on_time), found))
         yield slot, sorted(sessions, key=_numbers)

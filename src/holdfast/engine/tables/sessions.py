@@ -46,10 +46,10 @@ class SessionsTable(ValueTable):
         """When the first of a key's sessions is due: to give its result, or to be forgotten."""
         width = self._width
         if len(entry) == width and not entry[3]:
-            due: int = entry[1]
-            return due
+            return entry[1]  # type: ignore[no-any-return]
         ends = zip(entry[1::width], entry[3::width], strict=True)
-        return min(min(end + self._lateness, _LAST) if on_time else end for end, on_time in ends)
+        due: int = min(min(end + self._lateness, _LAST) if on_time else end for end, on_time in ends)
+        return due
 
     @property
     def index(self) -> DueIndex:

@@ -113,11 +113,12 @@ class SessionsCoder(BuiltinCoder[list[dict[str, Any]]]):
         if len(parts) != 1 + self.width:
             raise blocks.Damaged(f"{len(parts)} columns for {len(self.components)} results")
         coders = (*repeat(_NUMBERS, 1 + FIELDS), *self.components)
-        counts, starts, lengths, *others = (coder.decode_block(part) for coder, part in zip(coders, parts, strict=True))
-        if len(counts) != count or min(counts, default=1) < 1:  # type: ignore[type-var]
+        columns: list[list[Any]] = [coder.decode_block(part) for coder, part in zip(coders, parts, strict=True)]
+        counts, starts, lengths, *others = columns
+        if len(counts) != count or min(counts, default=1) < 1:
             raise blocks.Damaged("the counts do not fit the keys")
-        ends = map(add, starts, lengths)  # type: ignore[arg-type]
-        if min(lengths, default=1) < 1 or any(len(column) != len(starts) for column in (lengths, *others)):  # type: ignore[type-var]
+        ends = map(add, starts, lengths)
+        if min(lengths, default=1) < 1 or any(len(column) != len(starts) for column in (lengths, *others)):
             raise blocks.Damaged("columns of different length, or a session that ends before it starts")
         return _together(list(zip(starts, ends, *others, strict=True)), counts)
 
