@@ -63,7 +63,8 @@ class SessionsCoder(BuiltinCoder[list[dict[str, Any]]]):
         sessions = [self._frozen(session) for session in value]
         ends = [session[1] for session in sessions]
         if any(start < end for end, (start, *_) in zip(ends, sessions[1:], strict=False)):
-            raise self.misfit(value, "Two of the sessions overlap, or are not in order.")
+            todo = "Give sessions in order of their starts, of which no two overlap."
+            raise self.misfit(value, "Two of the sessions overlap, or are not in order.", todo)
         return tuple(chain.from_iterable(sessions))
 
     def thaw(self, stored: object) -> list[dict[str, Any]]:
