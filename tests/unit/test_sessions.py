@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import CoderError, Timestamp
+from holdfast import CoderError, CombinePerKey, Sessions, Timestamp
+from holdfast.engine.backends.heap import HeapBackend
+from holdfast.engine.run.bundle import run_bundle
+from holdfast.engine.run.choice import make_runner
+from holdfast.engine.run.clocks import Clocks
 from holdfast.engine.run.session_columns import overlapping
+from holdfast.engine.state.key_group import Layout
 from holdfast.engine.state.sizes import size_of
 from holdfast.engine.tables import Rows
 from holdfast.engine.tables.base import DROP, PUT
@@ -17,7 +23,10 @@ from holdfast.engine.tables.due import DueIndex, in_order_of
 from holdfast.engine.tables.sessions import SessionsTable
 from holdfast.model.coders import Encoded, ListCoder, OpaqueCoder, VarIntCoder, blocks, coder_from_description, default_coder
 from holdfast.model.coders.sessions import SessionsCoder
+from holdfast.model.functions.grouping import build_grouping
+from holdfast.model.functions.options import StepOptions
 from holdfast.model.state.sessions import SessionsStateSpec
+from holdfast.testing.memory_store import MemoryStore
 
 CODER = SessionsCoder(["n", "seen"], [VarIntCoder(), ListCoder(VarIntCoder())])
 SEEN = ListCoder(VarIntCoder()).freeze([1, 2])
@@ -245,3 +254,35 @@ def test_overlapping_spans_become_what_they_cover(spans):
 def test_a_plain_accumulator_needs_no_coder_of_its_own():
     coder = SessionsCoder(["n"], [default_coder()])
     assert coder.decode_block(coder.encode_block([(1, 2, 0, 0, 7)])) == [(1, 2, 0, 0, 7)]
+
+
+# Workers that take turns
+
+
+def given_by(workers, seed):
+    """What a random stream gives when so many workers take turns, each with its own copy of the state."""
+    step = build_grouping(CombinePerKey(sum), StepOptions(windowing=Sessions(5), allowed_lateness=4))
+    runner = make_runner(step, Layout(step), {}, (), origins=True)
+    backends = [HeapBackend(Layout(step)) for _ in range(workers)]
+    store, draw, watermark, given = MemoryStore(), random.Random(seed), 0, []
+    for bundle in range(30):
+        backend = backends[bundle % workers]
+        backend.open(store)
+        times = [(watermark + draw.randrange(-6, 12)) * 1_000_000 for _ in range(draw.randrange(6))]
+        elements = runner.elements([(draw.choice("abcd"), 1) for _ in times], times)
+        watermark += draw.randrange(4)
+        clocks = Clocks(watermark * 1_000_000, watermark * 1_000_000, 0)
+        run_bundle(backend, store, runner, elements, clocks, bundle, lambda: given.extend(runner.outputs()))
+        store.commit()
+    return given, backends
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_worker_that_catches_up_knows_what_is_due(seed):
+    alone, _ = given_by(1, seed)
+    together, backends = given_by(3, seed)
+    assert len(alone) > 10
+    assert together == alone
+    # Each has read everything once, and then only what it had missed.
+    assert [backend.loads <= 1 for backend in backends] == [True] * 3
+    assert all(backend.catch_ups for backend in backends)
