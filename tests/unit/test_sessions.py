@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import CoderError, CombinePerKey, Sessions, Timestamp
+from holdfast import CoderError, CombinePerKey, GlobalWindow, Max, Sessions, Timestamp, UserCodeError
 from holdfast.engine.backends.heap import HeapBackend
 from holdfast.engine.run.bundle import run_bundle
 from holdfast.engine.run.choice import make_runner
 from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.run.runner import PartialBlock
 from holdfast.engine.run.session_columns import overlapping
-from holdfast.engine.state.key_group import Layout
+from holdfast.engine.state.key_group import KeyGroupState, Layout
 from holdfast.engine.state.sizes import size_of
 from holdfast.engine.tables import Rows
 from holdfast.engine.tables.base import DROP, PUT
@@ -286,3 +287,28 @@ def test_a_worker_that_catches_up_knows_what_is_due(seed):
     # Each has read everything once, and then only what it had missed.
     assert [backend.loads <= 1 for backend in backends] == [True] * 3
     assert all(backend.catch_ups for backend in backends)
+
+
+class Refusing(Max):
+    def merge_accumulators(self, accumulators):
+        raise ValueError("no")
+
+
+def test_an_error_of_a_combiner_names_the_key_and_leaves_nothing_behind():
+    runner, state = of_count(Refusing())
+    first = PartialBlock(["a", "b"], [1, 2], [6, 7], [1, 1], [[(1,), (2,)]])
+    clocks = Clocks(0, 0, 0)
+    runner.run(state, first, clocks, 0)
+    with pytest.raises(UserCodeError) as refused:
+        runner.run(state, PartialBlock(["c", "b"], [1, 3], [6, 8], [1, 1], [[(1,), (2,)]]), clocks, 1)
+    assert refused.value.context["key"] == "b"
+    # The state would be abandoned; the runner goes on with another.
+    runner, fresh = runner, of_count(Refusing())[1]
+    runner.run(fresh, first, clocks, 1)
+    assert fresh.window(GlobalWindow()).sessions.index.next_time == 6
+
+
+def of_count(combiner):
+    step = build_grouping(CombinePerKey(combiner), StepOptions(windowing=Sessions(5)))
+    layout = Layout(step)
+    return make_runner(step, layout, {}, (), origins=True), KeyGroupState(layout)

@@ -69,6 +69,10 @@ class GroupingRunner(abc.ABC, Generic[BlockT]):
     def window_due(self, end: int, expiry: int, fired: bool) -> int:
         """When the watermark next matters to a window."""
 
+    def where(self) -> dict[str, Any]:
+        """The key that the bundle was at when it failed, if that is known."""
+        return {}
+
     def setup(self) -> None:
         self._call(self.step.fn.setup, "setup")
 
@@ -100,7 +104,8 @@ class GroupingRunner(abc.ABC, Generic[BlockT]):
             try:
                 self.bundle(state, block, clocks)
             except Exception as error:
-                failure = user_error(error, method="the CombineFn", step=self.step.name, micro_batch=batch)
+                where = {**self.where(), "micro_batch": batch}
+                failure = user_error(error, method="the CombineFn", step=self.step.name, **where)
                 if failure is error:
                     raise
                 raise failure from error

@@ -55,6 +55,13 @@ class SessionIntake:
         self._on_result = on_result
         self._new: dict[Slot, int] = {}
         """Keys that may be due earlier than the table knows, and when."""
+        self.at: Slot | None = None
+        """The key that something is being taken for, as far as it is known; for errors."""
+
+    def begin(self) -> None:
+        """Forgets what a bundle left that failed."""
+        self._new = {}
+        self.at = None
 
     def take_elements(self, table: SessionsTable, elements: Elements, watermark: int) -> int:
         """Returns the number of keys."""
@@ -64,6 +71,7 @@ class SessionIntake:
         for position, (slot, time) in enumerate(zip(elements.slots, elements.times, strict=True)):
             parts.setdefault(slot, []).append(Part(time, time + self._gap, 1, None, position))
         for slot, of_key in parts.items():
+            self.at = slot
             self._take_key(table, slot, of_key, elements.pairs, watermark)
         self._enter_new(table)
         return len(parts)
@@ -72,6 +80,7 @@ class SessionIntake:
         rows = zip(block.slots, self._columns.of_partials(block), block.elements, strict=False)
         together = self._take_each(table, rows, _set_apart(block, watermark), watermark)
         for slot, coming in together.items():
+            self.at = slot
             self._take_several(table, slot, coming, watermark)
         self._enter_new(table)
 
@@ -89,8 +98,10 @@ class SessionIntake:
             if held is None:
                 self._new[slot] = session[1]
             elif len(held) == width and not held[3] and session[0] >= held[0]:
+                self.at = slot
                 session = held + session if session[0] >= held[1] else joined(held, session)
             else:
+                self.at = slot
                 self._take_several(table, slot, [(session, elements)], watermark)
                 continue
             values[slot] = session
@@ -128,6 +139,7 @@ class SessionIntake:
     def _enter_new(self, table: SessionsTable) -> None:
         table.enter(list(self._new), list(self._new.values()))
         self._new = {}
+        self.at = None
 
     def _take_key(self, table: SessionsTable, slot: Slot, parts: list[Part], pairs: Sequence[Any], watermark: int) -> None:
         held = table.values.get(slot)

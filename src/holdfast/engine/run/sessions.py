@@ -50,6 +50,7 @@ class SessionRunner(GroupingRunner[SessionBlock]):
 
     def bundle(self, state: KeyGroupState, block: Elements | PartialBlock, clocks: Clocks) -> None:
         table = state.window(GlobalWindow()).sessions
+        self._intake.begin()
         self._pass(table, clocks.late, set(block.slots) if self._lateness else ())
         if block.slots:
             self._take(table, block, clocks.late)
@@ -57,6 +58,9 @@ class SessionRunner(GroupingRunner[SessionBlock]):
             self._pass(table, MAX_TIMESTAMP.micros)
         elif clocks.watermark != clocks.late:
             self._pass(table, clocks.watermark)
+
+    def where(self) -> dict[str, Any]:
+        return {} if self._intake.at is None else {"key": key_of(self._intake.at)}
 
     def next_event(self, state: KeyGroupState) -> int | None:
         window = state.windows.get(b"")
