@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 
@@ -9,6 +10,8 @@ import pytest
 
 import holdfast as hf
 import holdfast.testing
+from holdfast.backends import HeapBackend
+from holdfast.model.functions.grouping import Grouping
 from holdfast.testing import TestStream
 
 
@@ -325,3 +328,89 @@ def test_a_result_that_an_aggregation_no_longer_has(run):
     fewer = hf.CombinePerKey({"total": sum})
     new = run(fewer, more, windowing=hf.FixedWindows(10), start_from=old, drop_cells=["count"])
     assert new.values == [("k", {"total": 5})]
+
+
+# Sessions
+
+
+SESSIONS = {"windowing": hf.Sessions(10), "allowed_lateness": 5, "accumulation_mode": "accumulating"}
+
+
+def test_a_result_that_is_new_is_empty_in_open_sessions(run):
+    old = run(hf.CombinePerKey({"total": sum}), elements(("k", 2)), **SESSIONS)
+    more = elements(("k", 3)).advance_watermark_to_infinity()
+    new = run(hf.CombinePerKey({"count": hf.Count(), "total": sum}), more, start_from=old, **SESSIONS)
+    assert new.values == [("k", {"count": 1, "total": 5})]
+
+
+def test_a_result_of_sessions_that_is_gone_is_forgotten_only_if_that_is_said(run):
+    old = run(hf.CombinePerKey({"count": hf.Count(), "total": sum}), elements(("k", 2)), **SESSIONS)
+    more = elements(("k", 3)).advance_watermark_to_infinity()
+    fewer = hf.CombinePerKey({"total": sum})
+    with pytest.raises(hf.StateConflict, match=r"the result 'count' is gone; .*drop_cells=\['count'\]"):
+        run(fewer, more, start_from=old, **SESSIONS)
+    assert run(fewer, more, start_from=old, drop_cells=["count"], **SESSIONS).values == [("k", {"total": 5})]
+
+
+def test_results_of_sessions_in_another_order_are_the_same(run):
+    old = run(hf.CombinePerKey({"count": hf.Count(), "total": sum}), elements(("k", 2)), **SESSIONS)
+    more = elements(("k", 3)).advance_watermark_to_infinity()
+    new = run(hf.CombinePerKey({"total": sum, "count": hf.Count()}), more, start_from=old, **SESSIONS)
+    assert new.values == [("k", {"count": 2, "total": 5})]
+
+
+def test_a_result_of_sessions_with_another_coder_is_refused(run):
+    class Coded(hf.Sum):
+        def get_accumulator_coder(self):
+            return hf.VarIntCoder()
+
+    old = run(hf.CombinePerKey({"total": hf.Sum()}), elements(("k", 2)), **SESSIONS)
+    with pytest.raises(hf.StateConflict, match="the coder of the result 'total' has changed"):
+        run(hf.CombinePerKey({"total": Coded()}), elements(("k", 3)), start_from=old, **SESSIONS)
+
+
+@contextlib.contextmanager
+def before_they_were_columns():
+    """Sessions are kept by a function with cells and timers, as up to version 0.1."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Grouping, "keeps_sessions", property(lambda self: False))
+        yield
+
+
+def test_sessions_of_the_older_form_go_on(run):
+    combine = hf.CombinePerKey({"total": sum, "count": hf.Count()})
+    with before_they_were_columns():
+        old = run(combine, elements(("k", 2), ("k", 1), ("j", 4)), **SESSIONS)
+        assert "panes" in old.state("k")
+    new = run(combine, elements(("k", 3)).advance_watermark_to_infinity(), start_from=old, **SESSIONS)
+    assert sorted(new.values) == [("j", {"total": 4, "count": 1}), ("k", {"total": 6, "count": 3})]
+    kept = run(combine, TestStream(), start_from=old, **SESSIONS)
+    assert list(kept.state("k")) == ["sessions"]
+
+
+def test_sessions_of_the_older_form_in_a_backend_of_ones_own_are_refused():
+    class Own:
+        name = "own"
+
+        def make(self, layout, place):
+            return HeapBackend(layout)
+
+    step = {"name": "step", "backend": Own(), **SESSIONS}
+    combine = hf.CombinePerKey({"total": sum})
+    with before_they_were_columns():
+        old = holdfast.testing.run(combine, elements(("k", 2)), **step)
+    with pytest.raises(hf.StateConflict, match="stored in an older form, and cannot be converted: the backend 'own'"):
+        holdfast.testing.run(combine, elements(("k", 3)), start_from=old, **step)
+
+
+def test_lists_over_sessions_and_other_triggers_are_kept_as_before(run):
+    for transform, options in (
+        (hf.GroupByKey(), {}),
+        (hf.CombinePerKey(sum), {"trigger": hf.AfterWatermark(early=hf.AfterCount(9), late=hf.AfterCount(1))}),
+    ):
+        options = {**SESSIONS, **options}
+        with before_they_were_columns():
+            old = run(transform, elements(("k", 2)), **options)
+        kept = run(transform, TestStream(), start_from=old, **options)
+        assert kept.state("k") == old.state("k")
+        assert "panes" in kept.state("k")

@@ -106,6 +106,7 @@ EVENTS = st.lists(
     max_size=12,
 )
 WHOLE = st.sampled_from([FixedWindows(10), FixedWindows(7, offset=3), SlidingWindows(10, 5), SlidingWindows(6, 4, 1)])
+SESSIONS = st.sampled_from([Sessions(3), Sessions(8)])
 
 
 def stream_of(events: list[Any], *, end: bool = True, crashes: bool = True) -> TestStream:
@@ -138,22 +139,23 @@ def by_key(results: Results) -> dict[Any, list[Any]]:
 
 @contextmanager
 def one_way_only() -> Iterator[None]:
-    """Groupings run as a function with cells and timers, even where whole windows would do."""
+    """Groupings run as a function with cells and timers, even where whole windows or sessions would do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Grouping, "keeps_whole_windows", property(lambda self: False))
+        patch.setattr(Grouping, "keeps_sessions", property(lambda self: False))
         yield
 
 
 @SETTINGS
 @given(
     events=EVENTS,
-    windowing=st.one_of(WHOLE, st.just(GlobalWindows())),
+    windowing=st.one_of(WHOLE, st.just(GlobalWindows()), SESSIONS),
     lateness=st.sampled_from([0, 0, 3, 20]),
     mode=MODES,
     transform=st.sampled_from([GroupByKey(), CombinePerKey(sum), CombinePerKey({"n": Count(), "seen": Histogram()})]),
     end=st.booleans(),
 )
-def test_whole_windows_and_the_function_with_timers_give_the_same(events, windowing, lateness, mode, transform, end):
+def test_columns_and_the_function_with_timers_give_the_same(events, windowing, lateness, mode, transform, end):
     stream = stream_of(events, end=end)
     options: Any = {"windowing": windowing, "allowed_lateness": lateness, "accumulation_mode": mode, "outputs": ["late"]}
     one = run(transform, stream, **options)
@@ -165,6 +167,32 @@ def test_whole_windows_and_the_function_with_timers_give_the_same(events, window
     assert one.metrics.late == other.metrics.late
     assert one.keys() == left
     assert not (end and left)
+
+
+@SETTINGS
+@given(
+    before=EVENTS,
+    after=EVENTS,
+    windowing=SESSIONS,
+    lateness=st.sampled_from([0, 0, 3, 20]),
+    mode=MODES,
+    names=st.permutations(["n", "seen", "mean"]),
+    backend=st.sampled_from(["heap", "disk"]),
+)
+def test_sessions_that_the_function_stored_go_on_as_columns(before, after, windowing, lateness, mode, names, backend):
+    options: Any = {"windowing": windowing, "allowed_lateness": lateness, "accumulation_mode": mode, "outputs": ["late"]}
+    options |= {"backend": backend, "name": "step"}
+    combiners: Any = {"n": Count(), "seen": Histogram(), "mean": Mean()}
+    transform = CombinePerKey(combiners)
+    with one_way_only():
+        stored = run(transform, stream_of(before, end=False), **options)
+        expected = run(transform, stream_of(after), start_from=stored, **options)
+    # The order in which the results are named does not matter.
+    named = CombinePerKey({name: combiners[name] for name in names})
+    found = run(named, stream_of(after), start_from=stored, **options)
+    assert by_key(found) == by_key(expected)
+    assert Counter(found.tagged("late")) == Counter(expected.tagged("late"))
+    assert found.keys() == []
 
 
 @SETTINGS
@@ -318,7 +346,11 @@ class Lifted:
 
     def play(self, events: list[Any]) -> Played:
         for kind, more in events:
-            if kind == "watermark":
+            if kind == "both":
+                # As on Spark: the watermark has moved when the elements come.
+                self._watermark = max(self._watermark, 0) + more[0] * SECOND
+                self._bundle([part for part in more[1] if part], Clocks(self._watermark, self._watermark, 0))
+            elif kind == "watermark":
                 late, self._watermark = self._watermark, max(self._watermark, 0) + more * SECOND
                 self._bundle([], Clocks(late, self._watermark, 0))
             else:
@@ -454,6 +486,45 @@ def both(transform, kind, events, **options):
     lifted, unlifted = (Lifted(transform, shape, lift=lift, **options).play(events) for lift in (True, False))
     assert lifted == unlifted
     return [result for result, *_ in lifted.outputs["'x'"]]
+
+
+@contextmanager
+def all_ways() -> Iterator[None]:
+    """Groupings run as they do."""
+    yield
+
+
+PARTS = st.lists(st.lists(st.tuples(TEXT_KEYS, st.tuples(SMALL), st.integers(0, 40)), max_size=5), min_size=1, max_size=3)
+JUMPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("elements"), PARTS),
+        st.tuples(st.just("both"), st.tuples(st.integers(0, 15), PARTS)),
+        st.tuples(st.just("watermark"), st.integers(0, 15)),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(SETTINGS, max_examples=examples(250))
+@given(
+    events=JUMPS,
+    windowing=SESSIONS,
+    lateness=st.sampled_from([0, 0, 3, 20]),
+    mode=MODES,
+    names=st.sets(st.sampled_from(sorted(BARE)), min_size=1),
+)
+def test_sessions_as_columns_give_what_the_function_with_timers_gives(events, windowing, lateness, mode, names):
+    """With a watermark that moves between bundles or with them, lifted and not."""
+    transform = CombinePerKey({name: BARE[name] for name in sorted(names)})
+    options: Any = {"windowing": windowing, "allowed_lateness": lateness, "accumulation_mode": mode}
+    shape = CASES["text-ints"][0]
+    played = []
+    for lift in (True, False):
+        for way in (all_ways, one_way_only):
+            with way():
+                played.append(Lifted(transform, shape, lift=lift, **options).play(events))
+    assert played == [played[-1]] * 4
 
 
 @pytest.mark.parametrize("windowing", [FixedWindows(10), Sessions(5)], ids=repr)

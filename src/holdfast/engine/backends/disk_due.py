@@ -32,7 +32,7 @@ class DueTimes:
         self._file = file
         self._layout = layout
         self._part_keys = part_keys
-        self.is_kept = bool(layout.timers or layout.stamps) or (layout.held, layout.age) != (None, None)
+        self.is_kept = bool(layout.timers or layout.stamps) or (layout.held, layout.age, layout.sessions) != (None,) * 3
         """Whether anything can become due in this step, or its keys have ages."""
 
     def save(self, state: KeyGroupState, names: list[bytes]) -> None:
@@ -45,7 +45,7 @@ class DueTimes:
         self._file.many("INSERT OR REPLACE INTO due VALUES (?, ?, ?)", rows)
 
     def timers(self, clocks: BundleClocks) -> Iterator[list[bytes]]:
-        """The keys with a timer or a held-back element due."""
+        """The keys with a timer, a held-back element or a session due."""
         if self.is_kept:
             for kind, limit in ((_EVENT, clocks.watermark), (_REAL, clocks.now)):
                 yield from self._until(kind, limit)
@@ -65,7 +65,7 @@ class DueTimes:
                     return
 
     def count(self) -> int:
-        """For how many keys a timer is set, or an element is held back."""
+        """For how many keys a timer is set, an element is held back, or a session is open."""
         if not self.is_kept:
             return 0
         count: int = self._file.sql("SELECT count(*) FROM due WHERE kind IN (?, ?)", _EVENT, _REAL).fetchone()[0]
@@ -78,7 +78,7 @@ class DueTimes:
 
     @property
     def next_event(self) -> int | None:
-        """When the watermark next matters to a timer, a held-back element or a time to live."""
+        """When the watermark next matters to a timer, a held-back element, a session or a time to live."""
         times = [self._next(kind) for kind in (_EVENT, _TTL_EVENT)]
         return min((when for when in times if when is not None), default=None)
 
@@ -118,6 +118,9 @@ def _due_times(state: KeyGroupState) -> dict[tuple[Slot, int], int]:
             for slot, series in window.held.values.items():
                 when = series.times[0] + lateness
                 times[slot, _EVENT] = min(when, times.get((slot, _EVENT), when))
+        if layout.sessions is not None:
+            table = window.sessions
+            times.update({(slot, _EVENT): table.due_of(entry) for slot, entry in table.values.items()})
         for cell in layout.stamps:
             ttl = layout.cells[cell].ttl
             assert ttl is not None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.engine.run.runner import Runner
+from holdfast.engine.run.sessions import SessionRunner
 from holdfast.engine.run.step_runner import StepRunner
 from holdfast.engine.run.whole_windows import WholeWindowRunner
 from holdfast.engine.state.key_group import Layout
@@ -27,4 +28,6 @@ def make_runner(
     for an output that cannot be written."""
     if step.grouping is not None and step.grouping.keeps_whole_windows:
         return WholeWindowRunner(step, layout, in_order=origins)
+    if layout.sessions is not None:
+        return SessionRunner(step, layout)
     return StepRunner(step, layout, side_inputs, extra, origins=origins, check=check)

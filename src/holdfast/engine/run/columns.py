@@ -53,6 +53,40 @@ class CombinedColumn:
             values[slot] = accumulator
             changes[slot] = accumulator
 
+    # The same for accumulators in stored form, wherever they are kept.
+
+    def stored(self, accumulators: list[Any]) -> list[Any]:
+        """The stored form of accumulators made elsewhere."""
+        if self._direct.issuperset(map(type, accumulators)):
+            return accumulators
+        return [freeze(self._coder, accumulator, self._name) for accumulator in accumulators]
+
+    def empty(self) -> Any:
+        """The stored form of a new accumulator."""
+        return freeze(self._coder, self._fn.create_accumulator(), self._name)
+
+    def joined(self, held: Any, coming: Any) -> Any:
+        """Two stored accumulators as one."""
+        if self._adds and type(held) is not Encoded and type(coming) is not Encoded:
+            total = held + coming
+            return total if type(total) in self._direct else freeze(self._coder, total, self._name)
+        return self.merged([held, coming])
+
+    def merged(self, held: Sequence[Any], values: Sequence[Any] = ()) -> Any:
+        """Stored accumulators and values as one accumulator."""
+        fn, thaw = self._fn, self._coder.thaw
+        accumulators = [thaw(stored) for stored in held] or [fn.create_accumulator()]
+        accumulator = accumulators[0] if len(accumulators) == 1 else fn.merge_accumulators(accumulators)
+        if values:
+            accumulator = fn.add_inputs(accumulator, values)
+        return freeze(self._coder, fn.compact(accumulator), self._name)
+
+    def extracted(self, stored: list[Any]) -> list[Any]:
+        """The results of stored accumulators."""
+        if self._adds and Encoded not in set(map(type, stored)):
+            return stored
+        return list(map(self._fn.extract_output, map(self._coder.thaw, stored)))
+
     def _merged(self, held: Any, accumulator: Any) -> Any:
         return self._fn.merge_accumulators([self._coder.thaw(held), accumulator])
 

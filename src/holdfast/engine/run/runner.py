@@ -18,7 +18,7 @@ from holdfast.engine.tables import Slot
 from holdfast.model.functions.step import Step
 from holdfast.model.windows.values import PaneInfo
 
-__all__ = ["Intake", "PaneBlock", "PartialBlock", "Receiver", "Runner"]
+__all__ = ["Intake", "PaneBlock", "PartialBlock", "Receiver", "Runner", "SessionBlock"]
 
 
 class PartialBlock(NamedTuple):
@@ -52,6 +52,18 @@ class PaneBlock(NamedTuple):
     panes: list[PaneInfo]
 
 
+class SessionBlock(NamedTuple):
+    """Results that have each a window of their own, as columns."""
+
+    starts: list[int]
+    ends: list[int]
+    """Of the windows, in microseconds."""
+    slots: list[Slot]
+    results: list[list[Any]]
+    """For each column of the grouping, one for each slot."""
+    panes: list[PaneInfo]
+
+
 class Intake(Protocol):
     """The input of a bundle, in the runner's own form."""
 
@@ -70,6 +82,9 @@ class Receiver(Protocol):
 
     def take_panes(self, blocks: list[PaneBlock]) -> None:
         """Results of an aggregation, window by window."""
+
+    def take_sessions(self, block: SessionBlock) -> None:
+        """Results of an aggregation, session by session."""
 
 
 I = TypeVar("I", bound=Intake)  # noqa: E741  # of what a runner takes in

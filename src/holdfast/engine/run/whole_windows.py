@@ -13,107 +13,31 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.engine.metrics.hot_keys import sample_of
-from holdfast.engine.metrics.step import StepMetrics
 from holdfast.engine.run.clocks import Clocks
 from holdfast.engine.run.columns import result_column
-from holdfast.engine.run.failures import user_error
+from holdfast.engine.run.grouping_runner import GroupingRunner
 from holdfast.engine.run.intake import Elements, assign, grouped
-from holdfast.engine.run.limiting import Limiter
 from holdfast.engine.run.outputs import Output
 from holdfast.engine.run.runner import PaneBlock, PartialBlock, Receiver
 from holdfast.engine.state.key_group import KeyGroupState, Layout, WindowState
 from holdfast.engine.state.keys import key_of, sort_slots
 from holdfast.engine.tables import Slot
-from holdfast.errors import HoldfastError
-from holdfast.model.functions.step import LATE_TAG, MAIN_TAG, Step
-from holdfast.model.present import bundle_present
-from holdfast.model.time.timestamps import MAX_TIMESTAMP, Timestamp
+from holdfast.model.functions.step import MAIN_TAG, Step
+from holdfast.model.time.timestamps import MAX_TIMESTAMP
 from holdfast.model.windows.ready import FixedWindows, GlobalWindow, GlobalWindows, IntervalWindow, SlidingWindows
 from holdfast.model.windows.values import PaneInfo, PaneInfoTiming
 
 __all__ = ["WholeWindowRunner"]
 
 
-class PaneCollector:
-    """Gathers the results of one bundle."""
-
-    def __init__(self) -> None:
-        self.blocks: list[PaneBlock] = []
-        self.late: list[tuple[tuple[Any, Any], int, Any]] = []
-        """Late elements, if they are wanted."""
-
-
-class WholeWindowRunner:
+class WholeWindowRunner(GroupingRunner[PaneBlock]):
     """Runs one grouping."""
 
     def __init__(self, step: Step, layout: Layout, *, in_order: bool = False) -> None:
-        assert step.grouping is not None
-        self.step = step
-        self.layout = layout
-        self.limiter: Limiter | None = None
-        """A grouping with limits runs call by call instead."""
-        self.metrics = StepMetrics()
-        self.collector = PaneCollector()
-        self._grouping = step.grouping
-        self._columns = [result_column(column, spec) for column, spec in zip(step.grouping.columns, step.cells, strict=True)]
+        super().__init__(step, layout)
+        self._columns = [result_column(column, spec) for column, spec in zip(self.grouping.columns, step.cells, strict=True)]
         self._in_order = in_order
         self._window_fn: Any = step.windowing.window_fn
-        self._wants_late = step.tags is not None and LATE_TAG in step.tags
-
-    def setup(self) -> None:
-        self._call(self.step.fn.setup, "setup")
-
-    def teardown(self) -> None:
-        self._call(self.step.fn.teardown, "teardown")
-
-    def _call(self, function: Any, method: str) -> None:
-        try:
-            function()
-        except Exception as error:
-            raise user_error(error, method=method, step=self.step.name) from error
-
-    def elements(self, pairs: Sequence[tuple[Any, Any]], times: Sequence[int]) -> Elements:
-        """The elements of the next bundle."""
-        try:
-            return Elements.of(pairs, times)
-        except HoldfastError as error:
-            raise error.within(step=self.step.name) from None
-
-    def partials(self, block: PartialBlock) -> PartialBlock:
-        """Used as they are, column by column."""
-        return block
-
-    def deliver(self, receiver: Receiver) -> None:
-        """Hands the results of the bundle that has run to the receiver."""
-        if self.collector.blocks:
-            receiver.take_panes(self.collector.blocks)
-        if self.collector.late:
-            receiver.take_values(LATE_TAG, [element for element, _, _ in self.collector.late])
-
-    def run(self, state: KeyGroupState, block: Elements | PartialBlock, clocks: Clocks, batch: int) -> PaneCollector:
-        """Runs one bundle and returns its results. If it raises, the state must be abandoned."""
-        self.collector = PaneCollector()
-        self.metrics = StepMetrics()
-        with bundle_present(clocks, self.metrics.user):
-            try:
-                self._bundle(state, block, clocks)
-            except Exception as error:
-                failure = user_error(error, method="the CombineFn", step=self.step.name, micro_batch=batch)
-                if failure is error:
-                    raise
-                raise failure from error
-        if block.slots:
-            sample = sample_of(block.slots, block.elements if isinstance(block, PartialBlock) else None)
-            self.metrics.hot.give(sample.counts)
-            self.metrics.heavy.give(sample.sizes(state))
-        self.metrics.outputs = sum(len(block.slots) for block in self.collector.blocks)
-        if block.slots or self.collector.blocks:
-            self.metrics.bundles = 1
-        return self.collector
-
-    def sweep(self, state: KeyGroupState, clocks: Clocks, budget: int) -> None:
-        """Nothing to do: an aggregation's state ends with its windows and has no time to live."""
 
     def next_event(self, state: KeyGroupState) -> int | None:
         """When the watermark next matters, in microseconds."""
@@ -123,16 +47,16 @@ class WholeWindowRunner:
         """When the watermark next matters to a window."""
         return expiry if fired else end
 
-    def outputs(self) -> Iterator[Output]:
-        """The results of the bundle that has run, with their times and windows."""
-        for element, time, window in self.collector.late:
-            yield Output(element, Timestamp(micros=time), window, LATE_TAG)
-        for window, slots, results, panes in self.collector.blocks:
+    def results(self) -> Iterator[Output]:
+        for window, slots, results, panes in self.gathered.blocks:
             time = window.max_timestamp()
             for slot, values, pane in zip(slots, zip(*results, strict=True), panes, strict=True):
-                yield Output(self._grouping.shaped((key_of(slot), values)), time, window, MAIN_TAG, pane)
+                yield Output(self.grouping.shaped((key_of(slot), values)), time, window, MAIN_TAG, pane)
 
-    def _bundle(self, state: KeyGroupState, block: Elements | PartialBlock, clocks: Clocks) -> None:
+    def hand_over(self, receiver: Receiver) -> None:
+        receiver.take_panes(self.gathered.blocks)
+
+    def bundle(self, state: KeyGroupState, block: Elements | PartialBlock, clocks: Clocks) -> None:
         self._pass(state, clocks.late)
         if block.slots:
             if isinstance(block, PartialBlock):
@@ -183,7 +107,7 @@ class WholeWindowRunner:
             infos.append(PaneInfo(index == 0, is_last, timing, index, index))
             window.panes.put(slot, index + 1)
         self._give(window, slots, infos)
-        if not self._grouping.is_accumulating:
+        if not self.grouping.is_accumulating:
             for column, table in zip(self._columns, window.tables, strict=False):
                 column.clear(table, slots)
 
@@ -195,7 +119,7 @@ class WholeWindowRunner:
             slots = sort_slots(slots)
             infos = [info_of[slot] for slot in slots]
         results = [column.results(table, slots) for column, table in zip(self._columns, self._tables(window), strict=True)]
-        self.collector.blocks.append(PaneBlock(window.window, slots, results, infos))
+        self.gathered.blocks.append(PaneBlock(window.window, slots, results, infos))
 
     def _tables(self, window: WindowState) -> list[Any]:
         return window.tables[: len(self._columns)]
@@ -208,8 +132,8 @@ class WholeWindowRunner:
         self.metrics.elements = len(elements.slots)
         assigned = assign(state, elements, watermark)
         self.metrics.late += len(assigned.late)
-        if self._wants_late:
-            self.collector.late += assigned.late
+        if self.wants_late:
+            self.gathered.late += assigned.late
         together, windows = grouped(assigned.elements, assigned.windows)
         self.metrics.calls = len(together.slots)
         touched: dict[int, tuple[WindowState, list[Slot]]] = {}

@@ -22,6 +22,7 @@ from holdfast.engine.state.timers import DOMAINS, HELD, Entry, TimerIndex, timer
 from holdfast.engine.tables import Slot, Table, make_table
 from holdfast.engine.tables.expiring import NEVER_TOUCHED, stamp_spec
 from holdfast.engine.tables.ordered import OrderedListTable
+from holdfast.engine.tables.sessions import SessionsTable
 from holdfast.engine.tables.value import ValueTable
 from holdfast.errors import StateConflict
 from holdfast.model.coders import BooleanCoder, Coder, VarIntCoder, default_coder
@@ -63,6 +64,8 @@ class Layout:
         if self.gives_whole_windows and step.windowing.allowed_lateness.micros:
             self.panes = len(specs)
             specs.append(ValueStateSpec("~panes", VarIntCoder()))
+        self.sessions: int | None = 0 if grouping is not None and grouping.keeps_sessions else None
+        """Where the open sessions of an aggregation are, if it keeps them in one cell."""
         self.stamps: dict[int, int] = {}
         """From the index of a cell that has a time to live to the index of its stamps."""
         for position, cell in enumerate(self.cells):
@@ -136,6 +139,11 @@ class WindowState:
     def panes(self) -> ValueTable:
         assert self.layout.panes is not None
         return self.tables[self.layout.panes]  # type: ignore[return-value]
+
+    @property
+    def sessions(self) -> SessionsTable:
+        assert self.layout.sessions is not None
+        return self.tables[self.layout.sessions]  # type: ignore[return-value]
 
     @property
     def held(self) -> OrderedListTable:
@@ -333,6 +341,8 @@ class KeyGroupState:
         self._reindex_expiring()
         for window in self.windows.values():
             window.indexes = self.indexes
+            if self.layout.sessions is not None:
+                window.sessions.forget_index()
             for entry, time in window.pending():
                 self.indexes[self.layout.domains[entry.timer]].enter(entry, time)
             if self.layout.held is not None:

@@ -18,9 +18,12 @@ from holdfast.engine.state.ages import age_spec
 from holdfast.engine.state.key_group import KeyGroupState, Layout
 from holdfast.engine.state.timers import timer_cells
 from holdfast.engine.stored.manifest import LOG_BACKENDS, Evolution, Reconciled, manifest_bytes, read_manifest, reconcile
+from holdfast.engine.stored.session_forms import sessions_of
 from holdfast.engine.tables.expiring import stamp_name
 from holdfast.errors import StateConflict
 from holdfast.model.coders import BooleanCoder, Coder, OpaqueCoder, VarIntCoder, coder_from_description
+from holdfast.model.coders.sessions import SessionsCoder
+from holdfast.model.state.sessions import SessionsStateSpec
 from holdfast.model.state.specs import (
     BagStateSpec,
     MapStateSpec,
@@ -44,6 +47,7 @@ _KINDS: dict[str, Any] = {
     "bag": BagStateSpec,
     "set": SetStateSpec,
     "ordered_list": OrderedListStateSpec,
+    "sessions": SessionsStateSpec,
 }
 
 
@@ -80,7 +84,7 @@ def _stores_otherwise(old: Mapping[str, Any], agreed: Reconciled) -> bool:
     here = {cell["name"] for cell in agreed.manifest["cells"]} | set(agreed.sources.values())
     dropped = {cell["name"] for cell in old["cells"]} - here
     renamed = any(name != source for name, source in agreed.sources.items())
-    return bool(dropped or renamed or agreed.upgraded)
+    return bool(dropped or renamed or agreed.upgraded or agreed.refits_sessions)
 
 
 def _rewrite(store: BlobStore, old: Mapping[str, Any], layout: Layout, agreed: Reconciled) -> None:
@@ -101,7 +105,8 @@ def stored_specs(
     coders = _given_coders(layout, agreed)
     specs: list[StateSpec[State]] = []
     for cell in manifest["cells"]:
-        specs.append(_spec(cell, coders.get(cell["name"]), trust_pickle))
+        coder = _former_sessions(cell, coders, trust_pickle) if cell["kind"] == "sessions" else coders.get(cell["name"])
+        specs.append(_spec(cell, coder, trust_pickle))
         if "ttl" in cell:
             specs.append(ValueStateSpec(stamp_name(cell["name"]), VarIntCoder()))
     for timer in manifest["timers"]:
@@ -116,6 +121,17 @@ def stored_specs(
     return specs
 
 
+def _former_sessions(cell: Mapping[str, Any], coders: Mapping[str, Coder[Any]], trust_pickle: bool) -> Coder[Any] | None:
+    """The coder of stored sessions. `coders`: those that the code has, for the cell or, if its results changed, for them."""
+    if cell["name"] in coders:
+        return coders[cell["name"]]
+    names, components = cell["coder"].get("names", []), cell["coder"].get("components", [])
+    if not coders or len(names) != len(components):
+        return None
+    made = [coders.get(name) or _coder(part, trust_pickle) for name, part in zip(names, components, strict=True)]
+    return SessionsCoder(names, made)
+
+
 def _given_coders(layout: Layout | None, agreed: Reconciled | None) -> dict[str, Coder[Any]]:
     """The coders that the code has for stored cells: those of unchanged cells, and those given with an upgrade."""
     if layout is None or agreed is None:
@@ -125,7 +141,9 @@ def _given_coders(layout: Layout | None, agreed: Reconciled | None) -> dict[str,
         source = agreed.sources.get(cell.name)
         if source is None:
             continue
-        if cell.name not in agreed.upgraded:
+        if agreed.refits_sessions and isinstance(cell, SessionsStateSpec):
+            coders.update(zip(cell.coder.names, cell.coder.components, strict=True))
+        elif cell.name not in agreed.upgraded:
             coders[source] = cell.coder
         elif cell.upgrade is not None and cell.upgrade.coder is not None:
             coders[source] = cell.upgrade.coder
@@ -151,6 +169,9 @@ def _converted(before: KeyGroupState, layout: Layout, agreed: Reconciled) -> Key
     positions = before.layout.positions
     for data, window in before.windows.items():
         target = after.window_of(data)
+        if agreed.refits_sessions:
+            target.sessions.values.update(sessions_of(window, positions, layout))
+            continue
         for spec, table in zip(layout.specs, target.tables, strict=True):
             source = _source(spec.name, agreed)
             if source not in positions:

@@ -15,6 +15,7 @@ from typing import Any
 
 from holdfast.engine.stored.documents import Malformed, parse_json
 from holdfast.engine.stored.manifest_form import check_manifest
+from holdfast.engine.stored.session_forms import as_sessions, result_changes, was_a_function
 from holdfast.errors import CorruptState, StateConflict
 from holdfast.model.coders import coder_from_description
 from holdfast.model.docs import without_doc
@@ -126,14 +127,26 @@ class Reconciled:
     """Descriptions of stored cells that the code does not have."""
     notes: tuple[str, ...]
     """What changed, in sentences."""
+    refits_sessions: bool = False
+    """Whether sessions are stored in another form, or with other results, than the code keeps them."""
 
 
 def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evolution) -> Reconciled:
     """How code continues from stored state. Raises StateConflict, listing every obstacle, if it cannot."""
+    was_function = was_a_function(old, new)
+    old = as_sessions(old, new) if was_function else old
     problems = [*_step_problems(old, new)]
     notes: list[str] = []
+    if was_function:
+        notes.append("the sessions of each key are kept in one cell from now on.")
+        if new["backend"] not in LOG_BACKENDS:
+            problems.append(
+                "its sessions are stored in an older form, and cannot be converted: the backend "
+                f"{new['backend']!r} has its own format. Go on with the version of Holdfast that wrote them."
+            )
     sources: dict[str, str] = {}
     upgraded: set[str] = set()
+    refits = False
     stored = {cell["name"]: cell for cell in old["cells"]}
     for cell in new["cells"]:
         name, was = cell["name"], evolution.was.get(cell["name"])
@@ -148,6 +161,12 @@ def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evoluti
         sources[name] = source
         if source != name:
             notes.append(f"the cell {name!r} was called {source!r}.")
+        if stored[source]["kind"] == cell["kind"] == "sessions":
+            in_the_way, worth_a_note = result_changes(stored[source], cell, evolution.drop)
+            problems += in_the_way
+            notes += worth_a_note
+            refits = was_function or stored[source]["coder"] != cell["coder"]
+            continue
         problems += _cell_problems(stored[source], cell, evolution)
         if stored[source]["coder"] != cell["coder"] and name in evolution.upgrades:
             upgraded.add(name)
@@ -170,7 +189,7 @@ def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evoluti
             todo=_WAY_OUT,
         )
     manifest = {**new, "cells": [*new["cells"], *({**cell, "kept": True} for cell in kept)]}
-    return Reconciled(manifest, sources, frozenset(upgraded), tuple(kept), tuple(sorted(notes)))
+    return Reconciled(manifest, sources, frozenset(upgraded), tuple(kept), tuple(sorted(notes)), refits)
 
 
 def _step_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

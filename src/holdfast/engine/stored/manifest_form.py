@@ -31,7 +31,7 @@ class _Ttl(msgspec.Struct):
 
 class _Cell(msgspec.Struct):
     name: Annotated[str, msgspec.Meta(min_length=1)]
-    kind: Literal["value", "combining", "bag", "set", "map", "ordered_list"]
+    kind: Literal["value", "combining", "bag", "set", "map", "ordered_list", "sessions"]
     coder: dict[str, Any]
     key_coder: dict[str, Any] | None = None
     ttl: _Ttl | None = None

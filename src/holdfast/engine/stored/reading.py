@@ -112,7 +112,8 @@ class StoredLayout(Layout):
         self.timers = []
         self.domains = []
         self.first_timer = 0
-        self.seen = self.held = self.panes = None
+        self.seen = self.held = self.panes = self.sessions = None
+        self.gives_whole_windows = False
         self.age = self.positions[AGE]
         self.keeps_last_use = False
         self.gives_whole_windows = False

@@ -9,6 +9,7 @@ from holdfast.engine.tables.base import Cell, Focus, Rows, Slot, Table, Undo
 from holdfast.engine.tables.combining import CombiningCell, CombiningTable
 from holdfast.engine.tables.maps import MapCell, MapTable
 from holdfast.engine.tables.ordered import OrderedListCell, OrderedListTable
+from holdfast.engine.tables.sessions import SessionsCell, SessionsTable
 from holdfast.engine.tables.sets import SetCell, SetTable
 from holdfast.engine.tables.value import ValueCell, ValueTable, value_cell
 from holdfast.model.state.specs import State, StateSpec
@@ -22,6 +23,7 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
     "map": (MapTable, MapCell),
     "ordered_list": (OrderedListTable, OrderedListCell),
     "combining": (CombiningTable, CombiningCell),
+    "sessions": (SessionsTable, SessionsCell),
 }
 
 

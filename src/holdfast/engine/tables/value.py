@@ -9,7 +9,7 @@ from holdfast.engine.tables.base import DROP, MISSING, PUT, Cell, Focus, Rows, S
 from holdfast.model.coders import BooleanCoder, BytesCoder, Coder, Encoded, FloatCoder, StrUtf8Coder, VarIntCoder
 from holdfast.model.state.specs import State, StateSpec, ValueState
 
-__all__ = ["ValueCell", "ValueTable", "value_cell"]
+__all__ = ["ValueCell", "ValueTable", "pack_value", "unpack_value", "value_cell"]
 
 
 # The types that MessagePack gives back unchanged.
@@ -64,18 +64,10 @@ class ValueTable(Table):
             self.values.update(zip(rows.keys, self.spec.coder.decode_block(rows.columns[0]), strict=True))
 
     def pack(self, entry: Any) -> Any:
-        kind = type(entry)
-        if kind in _NATIVE and (kind is not int or _INT_MIN <= entry <= _INT_MAX):
-            return entry
-        if kind is Encoded:
-            return [True, bytes(entry)]
-        return [False, self.spec.coder.encode(entry)]
+        return pack_value(self.spec.coder, entry)
 
     def unpack(self, packed: Any) -> Any:
-        if type(packed) is not list:
-            return packed
-        is_encoded, data = packed
-        return Encoded(data) if is_encoded else self.spec.coder.decode(data)
+        return unpack_value(self.spec.coder, packed)
 
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return change(entry)
@@ -92,6 +84,24 @@ class ValueTable(Table):
     def settle(self) -> None:
         super().settle()
         self.any_dropped = False
+
+
+def pack_value(coder: Coder[Any], stored: Any) -> Any:
+    """A stored value in types that MessagePack has."""
+    kind = type(stored)
+    if kind in _NATIVE and (kind is not int or _INT_MIN <= stored <= _INT_MAX):
+        return stored
+    if kind is Encoded:
+        return [True, bytes(stored)]
+    return [False, coder.encode(stored)]
+
+
+def unpack_value(coder: Coder[Any], packed: Any) -> Any:
+    """The inverse of `pack_value`."""
+    if type(packed) is not list:
+        return packed
+    is_encoded, data = packed
+    return Encoded(data) if is_encoded else coder.decode(data)
 
 
 class ValueCell(Cell[ValueTable], ValueState[Any]):

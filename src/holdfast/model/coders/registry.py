@@ -15,6 +15,7 @@ from holdfast.model.coders.composite import (
     NullableCoder,
     TupleCoder,
 )
+from holdfast.model.coders.opaque import OpaqueCoder
 from holdfast.model.coders.pickled import CloudpickleCoder, PickleCoder
 from holdfast.model.coders.plain import PlainCoder
 from holdfast.model.coders.primitive import (
@@ -28,6 +29,7 @@ from holdfast.model.coders.primitive import (
     VarIntCoder,
 )
 from holdfast.model.coders.records import RecordCoder, RecordViewCoder
+from holdfast.model.coders.sessions import SessionsCoder
 from holdfast.model.coders.struct import StructCoder
 
 __all__ = ["coder_from_description"]
@@ -84,6 +86,8 @@ def coder_from_description(
         parts = [component(part) for part in (components if isinstance(components, (list, tuple)) else [None])]
         known = [part for part in parts if part is not None]
         return TupleCoder(known) if len(known) == len(parts) else None
+    if identifier == SessionsCoder.short_name and SessionsCoder.version == description.get("version"):
+        return _sessions_coder(description, component)
     if identifier in _NESTED:
         build, names = _NESTED[identifier]
         parts = [component(description.get(name)) for name in names]
@@ -97,3 +101,13 @@ def _struct(description: Mapping[str, Any]) -> Coder[Any] | None:
         return StructCoder({"type": "struct", "fields": description["fields"]})
     except (CoderError, LookupError, TypeError, AttributeError):
         return None
+
+
+def _sessions_coder(description: Mapping[str, Any], made: Callable[[Any], Coder[Any] | None]) -> SessionsCoder | None:
+    """Accumulators that need the user's code stay bytes; the sessions they are in can be read all the same."""
+    names, components = description.get("names"), description.get("components")
+    if not isinstance(names, list) or not isinstance(components, list) or len(names) != len(components):
+        return None
+    if not all(isinstance(part, Mapping) for part in components):
+        return None
+    return SessionsCoder(names, [made(part) or OpaqueCoder(part) for part in components])

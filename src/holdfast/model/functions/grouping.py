@@ -1,8 +1,9 @@
-"""Groupings: aggregations by key and window, described once and run by the engine in one of two ways.
+"""Groupings: aggregations by key and window, described once and run by the engine in one of three ways.
 
 `CombinePerKey` and `GroupByKey` say what is computed; a `Grouping` adds windows and triggers. If every window gives its
-result when the watermark passes its end, the engine keeps whole windows (`engine.run.whole_windows`). Other triggers, and
-windows that merge, run as a function with cells and timers (`triggered`). Both give the same results.
+result when the watermark passes its end, the engine keeps whole windows (`engine.run.whole_windows`), or, if they are
+sessions whose values are combined, the sessions of each key (`engine.run.sessions`). Everything else runs as a function with
+cells and timers (`triggered`). All give the same results.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from holdfast.model.aggregate.triggers import (
     Trigger,
 )
 from holdfast.model.coders import BytesCoder, Coder, ListCoder, VarIntCoder, default_coder
+from holdfast.model.coders.sessions import SessionsCoder
 from holdfast.model.functions.dofn import DoFn
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.params import ParamKind
 from holdfast.model.functions.signature import Argument, MethodSignature
 from holdfast.model.functions.step import Step, build_step, read_windowing, step_tags
 from holdfast.model.functions.triggered import TriggeredGrouping
+from holdfast.model.state.sessions import SessionsStateSpec
 from holdfast.model.state.specs import BagStateSpec, CombiningStateSpec, MapStateSpec, State, StateSpec
 from holdfast.model.time.timers import TimeDomain, TimerSpec
+from holdfast.model.windows.ready import Sessions
 from holdfast.model.windows.windowing import Windowing
 
 __all__ = ["CombinePerKey", "GroupByKey", "Grouping", "build", "build_grouping"]
@@ -38,6 +42,9 @@ T = TypeVar("T")
 
 PANES = "panes"
 """The cell that tracks each window, beside the columns' own cells."""
+
+SESSIONS = "sessions"
+"""The cell with the sessions of a key."""
 
 _MODES = (AccumulationMode.DISCARDING, AccumulationMode.ACCUMULATING)
 
@@ -125,9 +132,17 @@ class Grouping:
     @property
     def keeps_whole_windows(self) -> bool:
         """Whether all keys of a window give their results together, when the watermark passes its end."""
-        if self.call_by_call or self.windowing.window_fn.is_merging():
-            return False
-        return _is_default(self.trigger, self.windowing)
+        return not self.windowing.window_fn.is_merging() and self._gives_at_the_end
+
+    @property
+    def keeps_sessions(self) -> bool:
+        """Whether the sessions of a key are kept together, and give their results when the watermark passes their ends."""
+        combines = all(column.combine_fn is not None for column in self.columns)
+        return type(self.windowing.window_fn) is Sessions and combines and self._gives_at_the_end
+
+    @property
+    def _gives_at_the_end(self) -> bool:
+        return not self.call_by_call and _is_default(self.trigger, self.windowing)
 
     def shaped(self, result: tuple[Any, tuple[Any, ...]]) -> tuple[Any, Any]:
         """A result as a test sees it: the key, and a single value bare, several by name."""
@@ -137,7 +152,7 @@ class Grouping:
     def describe(self) -> dict[str, Any]:
         return {
             "transform": type(self.transform).__name__,
-            "trigger": {"id": "default"} if self.keeps_whole_windows else self.trigger.describe(),
+            "trigger": {"id": "default"} if self.keeps_whole_windows or self.keeps_sessions else self.trigger.describe(),
             "accumulation_mode": self.mode,
         }
 
@@ -181,7 +196,7 @@ def build_grouping(transform: Transform, options: StepOptions, *, input_problems
         call_by_call=options.on_error != "fail" or options.limits is not None,
     )
     try:
-        cells, timers, windowing = (_whole_windows if grouping.keeps_whole_windows else _triggered)(grouping)
+        cells, timers, windowing = _parts(grouping)
     except HoldfastError as error:
         raise error.within(step=step_name) from None
     return _step(step_name, grouping, windowing, cells, timers, tags, options)
@@ -220,8 +235,21 @@ def trigger_problems(trigger: Any, mode: Any, lateness: int) -> Iterator[str]:
 _Parts = tuple[tuple[StateSpec[State], ...], tuple[TimerSpec, ...], Windowing]
 
 
+def _parts(grouping: Grouping) -> _Parts:
+    if grouping.keeps_whole_windows:
+        return _whole_windows(grouping)
+    return _sessions(grouping) if grouping.keeps_sessions else _triggered(grouping)
+
+
 def _whole_windows(grouping: Grouping) -> _Parts:
     return tuple(_cell(column) for column in grouping.columns), (), grouping.windowing
+
+
+def _sessions(grouping: Grouping) -> _Parts:
+    names, coders = [column.name for column in grouping.columns], [column.coder for column in grouping.columns]
+    cell = SessionsStateSpec(SESSIONS, SessionsCoder(names, coders), grouping.windowing.allowed_lateness.micros)
+    # Its windows are in the cell, in the global window, so that those of one key can merge independently.
+    return (cell,), (), Windowing()
 
 
 def _cell(column: Column) -> StateSpec[State]:

@@ -122,6 +122,13 @@ def _micros(shown: Any) -> int:
     return shown.micros
 
 
+def _keeps_its_windows(manifest: Mapping[str, Any]) -> bool:
+    """Whether the step is an aggregation whose windows are in its cells, in the global window."""
+    grouping = manifest.get("grouping")
+    kinds = {cell["kind"] for cell in manifest["cells"]}
+    return grouping is not None and ("sessions" in kinds or grouping["trigger"].get("id") != "default")
+
+
 def _kept(problems: list[HoldfastError], check: Callable[[], T]) -> T | None:
     """The result of a check; what it raises is added to the problems."""
     try:
@@ -155,6 +162,7 @@ class CellReader:
         self._tables: dict[str, Table] = {spec.name: make_table(spec) for spec in self._layout.specs}
         self._names = [column["name"] for column in manifest["key"]]
         self._window_fn = manifest["windowing"]["window_fn"]
+        self._is_windowed = self._window_fn.get("id") != "holdfast.GlobalWindows" and not _keeps_its_windows(manifest)
 
     def read(self, slot: Slot, row: Mapping[str, Any]) -> ReadCell:
         """The decoded row. Raises an InputError that lists everything wrong with it."""
@@ -233,7 +241,7 @@ class CellReader:
         times = row["window"]
         kind = str(self._window_fn.get("id"))
         if times is None or times["start"] is None:
-            if kind != "holdfast.GlobalWindows":
+            if self._is_windowed:
                 raise InputError(f"The row has no window, but the step has {kind.removeprefix('holdfast.')}.")
             return b"", 0
         start, end = times["start"], times["end"]
@@ -243,11 +251,11 @@ class CellReader:
 
     def _check_window(self, kind: str, start: int, end: int) -> None:
         told = self._window_fn
-        fits = kind != "holdfast.GlobalWindows" and start < end
+        fits = start < end
         if kind == "holdfast.FixedWindows":
             fits = end - start == told["size_micros"] and (start - told["offset_micros"]) % told["size_micros"] == 0
         elif kind == "holdfast.SlidingWindows":
             fits = end - start == told["size_micros"] and (start - told["offset_micros"]) % told["period_micros"] == 0
-        if not fits:
+        if not fits or not self._is_windowed:
             text = f"{start / _SECOND:g} s to {end / _SECOND:g} s"
             raise InputError(f"The window from {text} is not one of the step's {kind.removeprefix('holdfast.')}.")

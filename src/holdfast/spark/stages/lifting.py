@@ -28,6 +28,7 @@ from holdfast.engine.state.keys import slots_of
 from holdfast.model.aggregate.combine import BuiltinSum, CombineFn
 from holdfast.model.aggregate.combiners import Count, Max, Mean, Min, Sum
 from holdfast.model.functions.grouping import Column, CombinePerKey
+from holdfast.model.time.timestamps import Timestamp
 from holdfast.model.windows.ready import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 from holdfast.spark.types.arrow import to_python
 from holdfast.spark.types.rows import ElementReader, null_time
@@ -143,32 +144,30 @@ class Lifting:
         assert isinstance(self._window_fn, Sessions)
         gap = self._window_fn.gap_size.micros
         keys = [name for name in table.column_names if name.startswith("k")]
-        order = pc.sort_indices(table, sort_keys=[*((name, "ascending") for name in keys), ("time", "ascending")])
-        table = table.take(order)
         times = _times(table)
-        begins = np.ones(len(times), dtype=bool)
-        begins[1:] = np.diff(times) >= gap
-        for name in keys:
-            column = table.column(name).combine_chunks()
-            # Two nulls count as different here, which only gives more partial sessions.
-            differs = pc.not_equal(column.slice(1), column.slice(0, len(column) - 1))
-            begins[1:] |= pc.fill_null(differs, True).to_numpy(zero_copy_only=False)
+        # Of all windows, only that of the last time can end after all timestamps.
+        self._window_fn.assign(WindowFn.AssignContext(Timestamp(micros=int(times.max()))))
+        numbers = _numbers_of([table.column(name) for name in keys])
+        order = _by_key_and_time(numbers, times)
+        begins = np.ones(len(order), dtype=bool)
+        begins[1:] = (np.diff(times[order]) >= gap) | (np.diff(numbers[order]) != 0)
         firsts = np.flatnonzero(begins)
-        ends = np.append(firsts[1:], len(times))
-        done = table.append_column("session", pa.array(np.cumsum(begins)))
-        done = done.group_by("session", use_threads=False).aggregate([([], "count_all"), *wanted])
-        columns = {name: table.column(name).take(pa.array(firsts)) for name in ["group", *keys]}
-        rows = order.to_numpy()
+        ends = np.append(firsts[1:], len(order))
+        columns = {name: table.column(name).take(pa.array(order[firsts])) for name in ["group", *keys]}
+        values = {name: table.column(name).take(pa.array(order)) for name, _ in wanted}
+        done = pa.table({"session": np.cumsum(begins), **values})
+        done = done.group_by("session", use_threads=False).aggregate(wanted) if wanted else done
+        rows = order
         if needs_rows:
-            rows = np.concatenate([np.sort(rows[first:end]) for first, end in zip(firsts, ends, strict=True)])
+            rows = np.concatenate([np.sort(order[first:end]) for first, end in zip(firsts, ends, strict=True)])
         return _Groups(
             {
                 "group": columns.pop("group"),
-                "start": pa.array(times[firsts]),
-                "end": pa.array(times[ends - 1] + gap),
+                "start": pa.array(times[order[firsts]]),
+                "end": pa.array(times[order[ends - 1]] + gap),
                 **columns,
             },
-            done.column("count_all"),
+            pa.array(ends - firsts),
             {(name, how): done.column(f"{name}_{how}") for name, how in wanted},
             rows,
             ends,
@@ -217,6 +216,27 @@ def _pane(window_fn: WindowFn) -> tuple[int, int]:
     assert isinstance(window_fn, SlidingWindows)
     length = math.gcd(window_fn.size.micros, window_fn.period.micros)
     return length, window_fn.offset.micros % length
+
+
+def _numbers_of(keys: list[pa.ChunkedArray]) -> np.ndarray[Any, Any]:
+    """A number for each key, of one column or several: rows with the same key have the same."""
+    numbers = np.zeros(len(keys[0]), dtype=np.int64)
+    for column in keys:
+        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+        numbers = numbers * len(encoded.dictionary) + encoded.indices.to_numpy()
+        if len(keys) > 1:
+            # So that they stay small, however many columns follow.
+            numbers = np.unique(numbers, return_inverse=True)[1]
+    return numbers
+
+
+def _by_key_and_time(numbers: np.ndarray[Any, Any], times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The order of rows by the numbers of their keys, then by time, then as they came."""
+    earliest, latest = int(times.min()), int(times.max())
+    length = latest - earliest + 1
+    if (int(numbers.max()) + 1) * length > _INT64_MAX:
+        return np.lexsort((times, numbers))
+    return np.argsort(numbers * length + (times - earliest), kind="stable")
 
 
 def _times(table: pa.Table) -> np.ndarray[Any, Any]:

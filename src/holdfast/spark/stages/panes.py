@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from holdfast.engine.run.runner import PaneBlock
+from holdfast.engine.run.runner import PaneBlock, SessionBlock
 from holdfast.engine.state.keys import keys_of
 from holdfast.model.windows.values import PaneInfo, WindowedValue
 from holdfast.spark.types.rows import OutputWriter
@@ -21,6 +21,9 @@ WINDOW_DDL = "struct<start:timestamp,end:timestamp>"
 PANE_DDL = "struct<timing:string,index:int,nonspeculative_index:int,is_first:boolean,is_last:boolean>"
 
 _TIME = pa.timestamp("us", tz="UTC")
+
+_Sides = tuple[pa.Array, pa.Array]
+"""The starts and the ends of windows, one for each row."""
 
 
 @dataclass(frozen=True)
@@ -59,28 +62,31 @@ class PaneWriter:
         keys = keys_of([slot for block in blocks for slot in block.slots])
         results = [list(chain.from_iterable(parts)) for parts in zip(*(block.results for block in blocks), strict=True)]
         counts = [len(block.slots) for block in blocks]
-        return self._write(keys, [block.window for block in blocks], counts, results, [block.panes for block in blocks])
+        windows = _repeated(*_sides([block.window for block in blocks]), counts)
+        return self._write(keys, windows, results, [block.panes for block in blocks])
+
+    def write_sessions(self, block: SessionBlock) -> pa.RecordBatch:
+        sides = pa.array(block.starts, type=_TIME), pa.array(block.ends, type=_TIME)
+        return self._write(keys_of(block.slots), sides, block.results, [block.panes])
 
     def write_values(self, items: Sequence[WindowedValue]) -> pa.RecordBatch:
         keys, results = zip(*(item.value for item in items), strict=True)
         windows, panes = [item.windows[0] for item in items], [[item.pane_info] for item in items]
-        return self._write(keys, windows, [1] * len(items), _columns(results), panes)
+        return self._write(keys, _sides(windows), _columns(results), panes)
 
     def _write(
         self,
         keys: Sequence[Any],
-        windows: list[Any],
-        counts: list[int],
+        windows: _Sides,
         results: list[list[Any]],
         panes: list[list[PaneInfo]],
     ) -> pa.RecordBatch:
-        """`counts`: the number of rows of each window."""
         key_columns = [list(keys)] if self._layout.keys == 1 else _columns(keys)
         if self._layout.single and len(self._plain) - self._layout.keys > 1:
             results = _columns([self._spread.row(result) for result in results[0]])
         columns = dict(zip(self._plain, self._values.write_columns([*key_columns, *results]).columns, strict=True))
         if self._layout.windowed:
-            columns[self._window_at] = _window_column(windows, counts, self._schema.field(self._window_at).type)
+            columns[self._window_at] = _window_column(windows, self._schema.field(self._window_at).type)
         if self._layout.panes:
             columns[self._pane_at] = pa.array(
                 [(p.timing.name, p.index, p.nonspeculative_index, p.is_first, p.is_last) for p in chain(*panes)],
@@ -93,10 +99,17 @@ def _columns(rows: Sequence[Any]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _window_column(windows: list[Any], counts: list[int], kind: pa.DataType) -> pa.Array:
+def _sides(windows: list[Any]) -> _Sides:
+    """The starts and the ends of windows."""
     starts = [window.start.micros if hasattr(window, "start") else None for window in windows]
-    ends = [window.end.micros for window in windows]
-    fields = [kind.field(index) for index in range(kind.num_fields)]
-    times = [pa.array(starts, type=_TIME), pa.array(ends, type=_TIME)]
-    rows = pa.array(np.repeat(np.arange(len(windows)), counts))
-    return pa.StructArray.from_arrays(times, fields=fields).take(rows)
+    return pa.array(starts, type=_TIME), pa.array([window.end.micros for window in windows], type=_TIME)
+
+
+def _repeated(starts: pa.Array, ends: pa.Array, counts: list[int]) -> _Sides:
+    """Each start and end so many times."""
+    rows = pa.array(np.repeat(np.arange(len(counts)), counts))
+    return starts.take(rows), ends.take(rows)
+
+
+def _window_column(windows: _Sides, kind: pa.DataType) -> pa.Array:
+    return pa.StructArray.from_arrays(windows, fields=[kind.field(index) for index in range(kind.num_fields)])

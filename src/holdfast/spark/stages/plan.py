@@ -21,7 +21,7 @@ from holdfast.engine.backends.protocol import BackendFactory
 from holdfast.engine.run.choice import make_runner
 from holdfast.engine.run.failures import DeadLetter
 from holdfast.engine.run.outputs import tag_and_value
-from holdfast.engine.run.runner import I, PaneBlock, Runner
+from holdfast.engine.run.runner import I, PaneBlock, Runner, SessionBlock
 from holdfast.engine.state.key_group import Layout
 from holdfast.engine.stored.manifest import Evolution
 from holdfast.errors import HoldfastError, InvalidStep
@@ -238,10 +238,12 @@ class Loaded:
             return writer.write_values(values)
         return writer.write([self._flat(tag, value) for value in values] if tag in _DIVERTED else values)
 
-    def write_panes(self, blocks: list[PaneBlock]) -> pa.RecordBatch:
+    @property
+    def pane_writer(self) -> PaneWriter:
+        """Of an aggregation."""
         writer = self._writers[MAIN_TAG]
         assert isinstance(writer, PaneWriter)
-        return writer.write_blocks(blocks)
+        return writer
 
     def _flat(self, tag: str, value: Any) -> Any:
         """Diverted elements and dead letters as rows: the element's own columns, then what went wrong."""
@@ -276,4 +278,7 @@ class _Written:
             self.batches.append((tag, self._loaded.write_values(tag, values)))
 
     def take_panes(self, blocks: list[PaneBlock]) -> None:
-        self.batches.append((MAIN_TAG, self._loaded.write_panes(blocks)))
+        self.batches.append((MAIN_TAG, self._loaded.pane_writer.write_blocks(blocks)))
+
+    def take_sessions(self, block: SessionBlock) -> None:
+        self.batches.append((MAIN_TAG, self._loaded.pane_writer.write_sessions(block)))
