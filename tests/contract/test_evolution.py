@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+from typing import Any
 
 import pytest
 
@@ -404,10 +405,11 @@ def test_sessions_of_the_older_form_in_a_backend_of_ones_own_are_refused():
 
 
 def test_lists_over_sessions_and_other_triggers_are_kept_as_before(run):
-    for transform, options in (
+    cases: list[Any] = [
         (hf.GroupByKey(), {}),
         (hf.CombinePerKey(sum), {"trigger": hf.AfterWatermark(early=hf.AfterCount(9), late=hf.AfterCount(1))}),
-    ):
+    ]
+    for transform, options in cases:
         options = {**SESSIONS, **options}
         with before_they_were_columns():
             old = run(transform, elements(("k", 2)), **options)

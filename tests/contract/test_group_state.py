@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast as hf
-from holdfast import FlatMapGroupsWithState, MapGroupsWithState
+from holdfast import FlatMapGroupsWithState, MapGroupsWithState, Timestamp
 from holdfast.testing import TestStream
 
 from .reading import at, by_key
@@ -111,7 +111,10 @@ def test_before_there_is_a_watermark_it_is_zero(run):
 
     stream = TestStream().advance_processing_time(2).add_elements([("a", 1)])
     stream.advance_watermark_to(7).add_elements([("a", 1)], event_timestamp=7)
-    assert by_key(run(MapGroupsWithState(clocks), stream))["a"] == [(0, 0, 2000), (7000, 7000, 2000)]
+    assert by_key(run(MapGroupsWithState(clocks), stream))["a"] == [
+        (0, Timestamp(0), Timestamp(2)),
+        (7000, Timestamp(7), Timestamp(2)),
+    ]
 
 
 def test_a_time_before_the_watermark_is_an_error(run):

@@ -516,7 +516,8 @@ JUMPS = st.lists(
 )
 def test_sessions_as_columns_give_what_the_function_with_timers_gives(events, windowing, lateness, mode, names):
     """With a watermark that moves between bundles or with them, lifted and not."""
-    transform = CombinePerKey({name: BARE[name] for name in sorted(names)})
+    chosen: Any = {name: BARE[name] for name in sorted(names)}
+    transform = CombinePerKey(chosen)
     options: Any = {"windowing": windowing, "allowed_lateness": lateness, "accumulation_mode": mode}
     shape = CASES["text-ints"][0]
     played = []

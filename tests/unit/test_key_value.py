@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,8 +120,13 @@ def test_a_worker_that_is_behind_reads_only_what_it_missed():
     from holdfast.testing.backend_rig import KeyGroup
 
     group = KeyGroup(Shared({}), Script("", Count(), []))
-    workers = [group.worker(), group.worker()]
-    scans = []
+    workers: list[Any] = [group.worker(), group.worker()]
+    scans: list[int] = []
+
+    def scanned(own):
+        scans.append(1)
+        return Shared.iterator(own)
+
     for number in range(6):
         worker = workers[number % 2]
         group.micro_batch(worker, Batch([("a", 1, 0)]))
@@ -127,7 +134,7 @@ def test_a_worker_that_is_behind_reads_only_what_it_missed():
         if number == 1:
             for each in workers:
                 own = each.backend._versions._entries
-                own.iterator = lambda own=own: scans.append(1) or Shared.iterator(own)
+                own.iterator = partial(scanned, own)
         assert entries is worker.backend._versions._entries
     assert scans == []
     assert [*group.content().values()] == [6]
@@ -199,8 +206,9 @@ def test_a_class_without_all_methods_cannot_be_made():
     class Half(KeyValueBackend):
         name = "half"
 
+    half: Any = Half
     with pytest.raises(TypeError, match="abstract"):
-        Half()
+        half()
 
 
 def test_the_class_instead_of_an_instance_is_told():

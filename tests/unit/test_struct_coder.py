@@ -6,6 +6,7 @@ import pickle
 from collections import namedtuple
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,7 +143,7 @@ class TestForms:
 
     def test_what_has_names_becomes_a_dict(self):
         wanted = {"user_id": 1, "action_count": 2, "last_action": "click"}
-        named = namedtuple("Named", USER.names)
+        named: Any = namedtuple("Named", USER.names)  # type: ignore[misc]
         assert back(hf.StructCoder(USER), named(1, 2, "click")) == wanted
         assert back(hf.StructCoder(USER), Row(**wanted)) == wanted
 
