@@ -143,7 +143,8 @@ class TestForms:
 
     def test_what_has_names_becomes_a_dict(self):
         wanted = {"user_id": 1, "action_count": 2, "last_action": "click"}
-        named: Any = namedtuple("Named", USER.names)  # type: ignore[misc]
+        make: Any = namedtuple
+        named = make("Named", USER.names)
         assert back(hf.StructCoder(USER), named(1, 2, "click")) == wanted
         assert back(hf.StructCoder(USER), Row(**wanted)) == wanted
 
