@@ -25,7 +25,7 @@ from holdfast.engine.log.head import Head
 from holdfast.engine.log.sections import delta_sections
 from holdfast.engine.state.key_group import Layout
 from holdfast.engine.state.keys import slot_of
-from holdfast.engine.tables import Focus, Undo, make_cell
+from holdfast.engine.tables import Focus, Undo, make_cell, make_table
 from holdfast.engine.tables.ordered import Change, Series
 from holdfast.errors import HoldfastError
 from holdfast.model.aggregate.combine import CombineFn
@@ -772,3 +772,20 @@ def test_nan_is_no_member_and_no_key(kind, value):
     worker.open(MemoryStore())
     with pytest.raises(HoldfastError, match="nan"):
         worker.call("k", *(("add", value) if kind is SetStateSpec else ("put", value, 0)))
+
+
+def test_a_member_comes_back_as_it_was():
+    """1 and 1.0 are one member, but not the same value."""
+    undo, focus = Undo(), Focus()
+    focus.key = "k"
+    spec = SetStateSpec("set")
+    table: Any = make_table(spec)
+    cell: Any = make_cell(spec, focus, undo)
+    cell.attach(table)
+    for member in (1.0, "x", (1.0, b"y")):
+        cell.add(member)
+    undo.begin()
+    for member in (1, "x", (1, b"y")):
+        cell.remove(member)
+    undo.rollback()
+    assert sorted(map(repr, table.values["k"])) == ["'x'", "(1.0, b'y')", "1.0"]

@@ -16,8 +16,9 @@ __all__ = ["SetCell", "SetTable", "check_hashable"]
 
 
 class SetTable(Table):
-    """`values`: key → set of stored values, never empty; `changes`: key → {value added or removed: whether it was ever
-    removed}, or None if the whole set is new. (1 and 1.0 are one member; the one added last is kept.)"""
+    """`values`: key → set of stored values, never empty; `changes`: key → {value added or removed: (whether it was ever
+    removed, the value as it came last)}, or None if the whole set is new. (1 and 1.0 are one member; the one added last is
+    kept.)"""
 
     __slots__ = ()
 
@@ -29,8 +30,9 @@ class SetTable(Table):
             for key in merged:
                 present = self.values.get(key, frozenset())
                 touched = self.changes[key]
-                gone.append(self._sorted(member for member, went in touched.items() if went))
-                come.append(self._sorted(member for member in present if member in touched))
+                gone.append(self._sorted(member for member, (went, _) in touched.items() if went))
+                # Not those of `present` that were touched: it may have a million others.
+                come.append(self._sorted(member for _, member in touched.values() if member in present))
             columns = [column for lists in (gone, come) for column in self._columns(lists)]
             yield Rows(MERGE, merged, columns)
         if replaced:
@@ -118,9 +120,9 @@ class SetCell(Cell[SetTable], SetState[Any]):
         if values is None or stored not in values:
             return
         self._touch(key, stored, went=True)
-        values.discard(stored)
         if self._undo is not None:
-            self._undo.add(values.add, stored)
+            self._undo.add(values.add, _kept(values, stored))
+        values.discard(stored)
         if not values:
             if self._undo is not None:
                 self._undo.restore(self._values, key)
@@ -139,7 +141,30 @@ class SetCell(Cell[SetTable], SetState[Any]):
         if touched is not None:
             if self._undo is not None:
                 self._undo.restore(touched, stored)
-            touched[stored] = went or touched.get(stored, False)
+            before, _ = touched.get(stored, (False, None))
+            touched[stored] = (went or before, stored)
+
+
+class _Seeker:
+    """Equal to a member of a set, and remembers which object it was compared with."""
+
+    def __init__(self, member: Any) -> None:
+        self.member = self.found = member
+
+    def __hash__(self) -> int:
+        return hash(self.member)
+
+    def __eq__(self, other: object) -> bool:
+        if self.member != other:
+            return False
+        self.found = other
+        return True
+
+
+def _kept(values: set[Any], member: Any) -> Any:
+    """The member of a set as the set has it: 1.0, say, if 1 is asked for."""
+    seeker = _Seeker(member)
+    return seeker.found if seeker in values else member
 
 
 def check_hashable(value: Any, owner: str) -> None:
