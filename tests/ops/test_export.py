@@ -80,14 +80,14 @@ def test_json_is_edited_line_by_line(spark, payments, tmp_path, capsys):
     out = tmp_path / "export"
     assert main(["state", "export", payments.stopped, str(out), "--format", "json", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["format"] == "json"
-    file = next((out / "state" / "running").glob("*.json"))
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    for row in rows:
-        row.update({"value": 7} if row["key"] == {"card": "card 1"} else {})
-    kept = [row for row in rows if row["key"] != {"card": "card 2"}]
-    file.write_text(
-        "".join(json.dumps(row) + "\n" for row in [*kept, {"key": {"card": "new"}, "cell": "total", "value": 5}])
-    )
+    files = sorted((out / "state" / "running").glob("*.json"))
+    new = [{"key": {"card": "new"}, "cell": "total", "value": 5}]
+    for file in files:
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        for row in rows:
+            row.update({"value": 7} if row["key"] == {"card": "card 1"} else {})
+        kept = [row for row in rows if row["key"] != {"card": "card 2"}]
+        file.write_text("".join(json.dumps(row) + "\n" for row in [*kept, *(new if file == files[0] else [])]))
     state_import(spark, str(out), str(tmp_path / "imported"))
     told = {row.key: row.value for row in read_state(spark, str(tmp_path / "imported"), step="running").collect()}
     assert (told["card 1"], told["new"]) == ("7", "5")
