@@ -65,6 +65,7 @@ def write_input(data: Path) -> None:
     write_rows(data / "payments", *payments)
     write_rows(data / "old-payments", payments[0])
     write_rows(data / "trips", [{"zone": "Midtown", "total": 12.0, "pickup": moment(0)}])
+    write_rows(data / "rides", [{"zone": 1, "amount": 12.0}])
     write_rows(data / "orders", [{"order": "o-1", "card": "card-1", "amount": 9.5}] * 2)
     write_rows(data / "rates", [{"currency": "eur", "rate": 2.0}])
     write_rows(data / "actions", [{"user": "ann", "action": "login"}])
