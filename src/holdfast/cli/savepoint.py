@@ -38,6 +38,7 @@ def create(
     """Copy a checkpoint as of a committed micro-batch, to keep, move or start from. Short: holdfast savepoint JOB DEST."""
     from holdfast.checkpoint.running import checkpoint_of
 
+    require_spark("holdfast savepoint create")
     path = checkpoint_of(None, job)
     with spark_for(path, destination) as spark, working("Copying") as report:
         made = ops.savepoint_create(spark, path, destination, batch=batch, report=report)
