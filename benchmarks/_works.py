@@ -66,6 +66,24 @@ class First(hf.DoFn):
             yield element
 
 
+class CountColumns(hf.BatchDoFn):
+    """`Count` on columns."""
+
+    def process_batch(self, batch: hf.Batch, seen: hf.ColumnState = hf.BatchDoFn.StateParam(Count.SEEN)) -> Any:
+        before = seen.read(0)
+        seen.write(before + batch.counts)
+        yield {"key": batch.row_keys, "count": batch.spread(before) + batch.rank + 1}
+
+
+class FirstColumns(hf.BatchDoFn):
+    """`First` on columns."""
+
+    def process_batch(self, batch: hf.Batch, seen: hf.ColumnState = hf.BatchDoFn.StateParam(First.SEEN)) -> Any:
+        new = ~seen.known()
+        seen.write(True, where=new)
+        yield {"key": batch.keys[new], "value": batch.column()[batch.first[new]]}
+
+
 def _keyed_rows(rows: int, keys: int) -> Callable[[np.random.Generator, int], pa.Table]:
     def draw(generator: np.random.Generator, number: int) -> pa.Table:
         return pa.table({"key": as_keys(generator.integers(0, keys, size=rows), "string"), "value": np.ones(rows)})
@@ -81,6 +99,11 @@ def _count(rows: DataFrame) -> DataFrame:
     return hf.keyed(rows, key="key", value="value").par_do(Count(), output="key string, count long", key_groups=_KEY_GROUPS)
 
 
+def _count_columns(rows: DataFrame) -> DataFrame:
+    stream = hf.keyed(rows, key="key", value="value")
+    return stream.par_do(CountColumns(), output="key string, count long", key_groups=_KEY_GROUPS)
+
+
 def _last_counts(results: pa.Table) -> Any:
     last = results.group_by("key").aggregate([("count", "max")])
     return dict(zip(last.column("key").to_pylist(), last.column("count_max").to_pylist(), strict=True))
@@ -93,6 +116,11 @@ def _native_first(rows: DataFrame) -> DataFrame:
 def _first(rows: DataFrame) -> DataFrame:
     stream = hf.keyed(rows, key="key", value="value")
     return stream.par_do(First(), output="key string, value double", key_groups=_KEY_GROUPS)
+
+
+def _first_columns(rows: DataFrame) -> DataFrame:
+    stream = hf.keyed(rows, key="key", value="value")
+    return stream.par_do(FirstColumns(), output="key string, value double", key_groups=_KEY_GROUPS)
 
 
 # Windows
@@ -226,6 +254,10 @@ WORKS = [
          "update", 16, 2.0, _last_counts),
     Work("first", "first occurrence, 500,000 rows", _COUNTED, _keyed_rows(500_000, 1_000_000), _native_first, _first,
          "append", 8, 3.0, lambda results: sorted(results.column("key").to_pylist())),
+    Work("count-columns", "running count, 500,000 rows, as columns", _COUNTED, _keyed_rows(500_000, 1_000_000),
+         _native_count, _count_columns, "update", 8, 3.0, _last_counts),
+    Work("first-columns", "first occurrence, 500,000 rows, as columns", _COUNTED, _keyed_rows(500_000, 1_000_000),
+         _native_first, _first_columns, "append", 8, 3.0, lambda results: sorted(results.column("key").to_pylist())),
     Work("sessions", "sessions of 5 minutes, count, 200,000 rows", _TIMED, _timed_rows(200_000, 20_000, 1.0),
          _native_windows(lambda: F.session_window("at", "5 minutes"), lambda: F.count("*")),
          _windows(hf.Sessions("5 minutes"), hf.Count, "result long"), "append", 8, 1.5, _by_window),

@@ -84,6 +84,11 @@ if _typing.TYPE_CHECKING:
         TupleCoder,
         VarIntCoder,
     )
+    from holdfast.model.functions.batches import (
+        Batch,
+        BatchDoFn,
+        ColumnState,
+    )
     from holdfast.model.functions.dofn import (
         DoFn,
         Grouped,
@@ -203,6 +208,8 @@ __all__ = [
     "AvailableNow",
     "BagState",
     "BagStateSpec",
+    "Batch",
+    "BatchDoFn",
     "Batches",
     "BigIntegerCoder",
     "BooleanCoder",
@@ -213,6 +220,7 @@ __all__ = [
     "CloudpickleCoder",
     "Coder",
     "CoderError",
+    "ColumnState",
     "CombineFn",
     "CombinePerKey",
     "CombiningState",
@@ -348,6 +356,8 @@ _HOMES = {
     "AsSingleton": "holdfast.model.functions.side_inputs",
     "BagState": "holdfast.model.state.specs",
     "BagStateSpec": "holdfast.model.state.specs",
+    "Batch": "holdfast.model.functions.batches",
+    "BatchDoFn": "holdfast.model.functions.batches",
     "BigIntegerCoder": "holdfast.model.coders",
     "BooleanCoder": "holdfast.model.coders",
     "BoundedWindow": "holdfast.model.windows.ready",
@@ -357,6 +367,7 @@ _HOMES = {
     "CloudpickleCoder": "holdfast.model.coders",
     "Coder": "holdfast.model.coders",
     "CoderError": "holdfast.errors",
+    "ColumnState": "holdfast.model.functions.batches",
     "CombineFn": "holdfast.model.aggregate.combine",
     "CombinePerKey": "holdfast.model.functions.grouping",
     "CombiningState": "holdfast.model.state.specs",

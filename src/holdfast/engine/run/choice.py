@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from holdfast.engine.run.batch_runner import BatchRunner
 from holdfast.engine.run.runner import Runner
 from holdfast.engine.run.sessions import SessionRunner
 from holdfast.engine.run.step_runner import StepRunner
 from holdfast.engine.run.whole_windows import WholeWindowRunner
 from holdfast.engine.state.key_group import Layout
+from holdfast.model.functions.batches import BatchDoFn
 from holdfast.model.functions.step import Step
 
 __all__ = ["make_runner"]
@@ -30,4 +32,6 @@ def make_runner(
         return WholeWindowRunner(step, layout, in_order=origins)
     if layout.sessions is not None:
         return SessionRunner(step, layout)
+    if isinstance(step.fn, BatchDoFn):
+        return BatchRunner(step, layout, side_inputs, extra)
     return StepRunner(step, layout, side_inputs, extra, origins=origins, check=check)

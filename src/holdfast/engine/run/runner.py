@@ -6,7 +6,7 @@ after each part `deliver` or `outputs`; `sweep` where the backend allows it. `te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from holdfast.engine.metrics.step import StepMetrics
@@ -79,6 +79,9 @@ class Receiver(Protocol):
 
     def take_values(self, tag: str, values: list[Any]) -> None:
         """Outputs with a tag. Those of `late` and `over_limit` are elements, those of `dead_letter` may be `DeadLetter`s."""
+
+    def take_columns(self, tag: str, columns: Mapping[str, Any]) -> None:
+        """Outputs with a tag, as columns of one length: arrays or lists, by name."""
 
     def take_panes(self, blocks: list[PaneBlock]) -> None:
         """Results of an aggregation, window by window."""

@@ -72,11 +72,17 @@ class MethodSignature:
 
 
 def read_signature(
-    bound: Callable[..., Any], method: str, *, allowed: frozenset[ParamKind], element_first: bool
+    bound: Callable[..., Any],
+    method: str,
+    *,
+    allowed: frozenset[ParamKind],
+    element_first: bool,
+    cells_as: type[Any] | None = None,
 ) -> MethodSignature:
     """Reads the parameters of a bound method.
 
-    `element_first`: a first parameter without a `DoFn.…Param` default is the element, as in `process`.
+    `element_first`: a first parameter without a `DoFn.…Param` default is the element, as in `process`. `cells_as`: what the
+    method gets for a cell, if it is not the cell of one key.
     """
     signature = MethodSignature(method, bound)
     hints = _hints(bound)
@@ -92,7 +98,7 @@ def read_signature(
         signature.problems.extend(_argument_problems(argument, parameter, method, allowed))
         signature.problems.extend(default_problems(parameter, getattr(bound, "__self__", None), method))
     signature.problems.extend(_repeated(signature))
-    signature.problems.extend(_misused_cells(signature))
+    signature.problems.extend(_misused_cells(signature, cells_as))
     signature.problems.extend(foreign_globals(bound, method))
     return signature
 
@@ -181,7 +187,7 @@ def _repeated(signature: MethodSignature) -> Iterator[str]:
         seen[argument.label] = argument.name
 
 
-def _misused_cells(signature: MethodSignature) -> Iterator[str]:
+def _misused_cells(signature: MethodSignature, cells_as: type[Any] | None) -> Iterator[str]:
     """Finds uses of `cell.method` in the byte code where that kind of cell has no such method."""
     cells = {a.name: a.spec for a in signature.arguments if isinstance(a.spec, StateSpec)}
     code = getattr(inspect.unwrap(signature.function), "__code__", None)
@@ -193,11 +199,14 @@ def _misused_cells(signature: MethodSignature) -> Iterator[str]:
         cells.pop(name, None)
     for name, attribute in dict.fromkeys(_attributes(instructions)):
         spec = cells.get(name)
-        if spec is not None and not hasattr(spec.live, attribute):
-            yield (
-                f"{signature.method} calls {name}.{attribute}, but {spec!r} is a {spec.kind} cell, "
-                f"which has {', '.join(cell_methods(spec))}."
-            )
+        if spec is None or hasattr(cells_as or spec.live, attribute):
+            continue
+        if cells_as is not None:
+            kind = f"{name} is a {cells_as.__name__}"
+            methods = sorted(method for method in dir(cells_as) if not method.startswith("_"))
+        else:
+            kind, methods = f"{spec!r} is a {spec.kind} cell", cell_methods(spec)
+        yield f"{signature.method} calls {name}.{attribute}, but {kind}, which has {', '.join(methods)}."
 
 
 def _attributes(instructions: Iterable[dis.Instruction]) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import HoldfastError, InvalidStep
+from holdfast.model.functions.batch_checks import batch_problems, batch_signature
+from holdfast.model.functions.batches import BatchDoFn
 from holdfast.model.functions.dofn import DoFn
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.params import ParamKind
@@ -109,6 +111,7 @@ def build_step(fn: DoFn, options: StepOptions = _DEFAULTS, *, input_problems: It
     problems = [*input_problems, *fn.declaration_problems(), *_parameter_problems(fn), *options.problems()]
     lateness, window_fn = read_windowing(options.windowing, options.allowed_lateness, problems)
     process = _process_signature(fn)
+    problems += batch_problems(fn, options)
     callbacks, callback_problems = _timer_callbacks(fn)
     on_expiration = None
     if type(fn).on_window_expiration is not DoFn.on_window_expiration:
@@ -214,6 +217,8 @@ def read_windowing(windowing: WindowFn | None, allowed_lateness: Any, problems: 
 
 
 def _process_signature(fn: DoFn) -> MethodSignature:
+    if isinstance(fn, BatchDoFn):
+        return batch_signature(fn)
     if type(fn).process is DoFn.process:
         return MethodSignature("process", fn.process, problems=[f"{type(fn).__name__} has no process method."])
     return read_signature(fn.process, "process", allowed=_PROCESS, element_first=True)

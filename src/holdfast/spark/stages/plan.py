@@ -34,6 +34,7 @@ from holdfast.spark.stages.clock import BatchClock, Clock
 from holdfast.spark.stages.panes import PaneLayout, PaneWriter
 from holdfast.spark.stages.payload import from_payload, to_payloads
 from holdfast.spark.stages.pickling import pickled, pickled_step
+from holdfast.spark.types.batch_rows import write_arrays
 from holdfast.spark.types.rows import ElementReader, OutputWriter
 
 __all__ = ["Loaded", "Reader", "StepPlan", "by_value"]
@@ -238,6 +239,14 @@ class Loaded:
             return writer.write_values(values)
         return writer.write([self._flat(tag, value) for value in values] if tag in _DIVERTED else values)
 
+    def write_columns(self, tag: str, columns: Mapping[str, Any]) -> pa.RecordBatch:
+        writer = self._writers[tag]
+        assert isinstance(writer, OutputWriter)
+        try:
+            return write_arrays(writer, columns)
+        except HoldfastError as error:
+            raise error.within(step=self.step.name) from None
+
     @property
     def pane_writer(self) -> PaneWriter:
         """Of an aggregation."""
@@ -276,6 +285,9 @@ class _Written:
     def take_values(self, tag: str, values: list[Any]) -> None:
         if values:
             self.batches.append((tag, self._loaded.write_values(tag, values)))
+
+    def take_columns(self, tag: str, columns: Mapping[str, Any]) -> None:
+        self.batches.append((tag, self._loaded.write_columns(tag, columns)))
 
     def take_panes(self, blocks: list[PaneBlock]) -> None:
         self.batches.append((MAIN_TAG, self._loaded.pane_writer.write_blocks(blocks)))

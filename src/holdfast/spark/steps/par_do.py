@@ -17,6 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 from holdfast.engine.backends.choice import backend_name, backend_of, backend_problems
 from holdfast.engine.stored.manifest import Evolution, make_manifest
 from holdfast.errors import InvalidStep
+from holdfast.model.functions.batches import BatchDoFn
 from holdfast.model.functions.dofn import DoFn
 from holdfast.model.functions.grouping import build
 from holdfast.model.functions.options import KEY_AND_WINDOW, StepOptions
@@ -38,6 +39,7 @@ from holdfast.spark.steps.side_inputs import send_all
 from holdfast.spark.steps.source import KeyedSource
 from holdfast.spark.steps.starting import watch_starts
 from holdfast.spark.types.arrow import arrow_schema
+from holdfast.spark.types.batch_rows import BatchReader
 from holdfast.spark.types.schemas import Schema, read_output_schema
 
 __all__ = [
@@ -74,7 +76,8 @@ def build_par_do(
     schemas = {tag: output_schema(source, step, tag, schema) for tag, schema in given.items()}
     named: dict[str, SideInput] = {key: _Given(side) for key, side in step.side_inputs.items()}
     sent = replace(options, name=step.name, side_inputs=named)
-    plan = make_plan(source, step, step.fn, sent, source.reader(), schemas)
+    reader = BatchReader(source.reader()) if isinstance(step.fn, BatchDoFn) else source.reader()
+    plan = make_plan(source, step, step.fn, sent, reader, schemas)
     return outputs_of(source, plan, schemas, several=outputs is not None, initial=_begun_with(source, initial, plan, step))
 
 

@@ -133,8 +133,18 @@ class ElementReader:
             if batch.column(0).null_count:
                 raise null_time()
             times = batch.column(0).to_pylist()
-        keys = self.keys(batch.columns[1 if self._timed else 0 :])
-        return list(zip(keys, self.values(batch), strict=True)), times
+        _, keys, values = self.parts(batch.columns)
+        return list(zip(self.keys(keys), self.made(values, batch.num_rows), strict=True)), times
+
+    def parts(self, columns: Sequence[pa.Array]) -> tuple[pa.Array | None, Sequence[pa.Array], Sequence[pa.Array]]:
+        """The columns of the time, if there is one, of the key and of the value."""
+        first = 1 if self._timed else 0
+        return (columns[0] if self._timed else None), columns[first : first + self._keys], columns[first + self._keys :]
+
+    @property
+    def value_names(self) -> tuple[str, ...] | None:
+        """The names of the values' columns; None if the values are bare."""
+        return self._names if self._named else None
 
     def keys(self, columns: Sequence[pa.Array]) -> list[Any]:
         """The keys in the first of these columns."""
@@ -143,11 +153,15 @@ class ElementReader:
 
     def values(self, batch: pa.RecordBatch) -> list[Any]:
         """The values of a batch."""
-        columns = [to_python(column) for column in batch.columns[(1 if self._timed else 0) + self._keys :]]
+        return self.made(self.parts(batch.columns)[2], batch.num_rows)
+
+    def made(self, columns: Sequence[pa.Array], rows: int) -> list[Any]:
+        """The values with these columns."""
+        items = [to_python(column) for column in columns]
         if not self._named:
-            return columns[0]
+            return items[0]
         make = row_class(self._names)._make
-        return list(map(make, zip(*columns, strict=True) if columns else [()] * batch.num_rows))
+        return list(map(make, zip(*items, strict=True) if items else [()] * rows))
 
     def column_of(self, field: str | None) -> str | None:
         """The column that holds a field of the values, or the values themselves if they are bare."""
@@ -160,9 +174,9 @@ class OutputWriter:
     """Turns the outputs of one tag into a record batch of its schema; if one does not fit, the error says which and why."""
 
     def __init__(self, schema: pa.Schema, step: str, tag: str) -> None:
-        self._schema = schema
+        self.schema = schema
         self._step = step
-        self._tag = tag
+        self.tag = tag
         self._records = Records(schema.names, bare=len(schema) == 1)
         self._columns = [FieldFit(field) for field in schema]
 
@@ -171,13 +185,20 @@ class OutputWriter:
         rows = self._rows(items)
         return self.write_columns([list(map(itemgetter(place), rows)) for place in range(len(self._columns))], rows)
 
-    def write_columns(self, columns: Sequence[list[Any]], rows: Sequence[Any] | None = None) -> pa.RecordBatch:
-        """The batch with these columns. `rows` are the outputs they come from, to name one that does not fit."""
+    def write_columns(self, columns: Sequence[list[Any] | pa.Array], rows: Sequence[Any] | None = None) -> pa.RecordBatch:
+        """The batch with these columns; an array fits as it is. `rows` are the outputs that they come from, to name one that
+        does not fit."""
         try:
-            arrays = [fit.array(values) for fit, values in zip(self._columns, columns, strict=True)]
+            arrays = [
+                values if isinstance(values, pa.Array) else fit.array(values)
+                for fit, values in zip(self._columns, columns, strict=True)
+            ]
         except ARROW_ERRORS as error:
-            raise self._blamed(list(zip(*columns, strict=True)) if rows is None else rows, error) from None
-        return pa.record_batch(arrays, schema=self._schema)
+            if rows is None:
+                lists = [column.to_pylist() if isinstance(column, pa.Array) else column for column in columns]
+                rows = list(zip(*lists, strict=True))
+            raise self._blamed(rows, error) from None
+        return pa.record_batch(arrays, schema=self.schema)
 
     def row(self, item: Any) -> Sequence[Any]:
         """The values of one output, in the order of the schema."""
@@ -230,12 +251,12 @@ class OutputWriter:
         return f"{column} is {column_type(field.type)}, but {found} fit: {misfit.why}"
 
     def _misfit(self, item: Any, whys: Sequence[str], todo: str) -> OutputError:
-        columns = ", ".join(f"{field.name} {column_type(field.type)}" for field in self._schema)
+        columns = ", ".join(f"{field.name} {column_type(field.type)}" for field in self.schema)
         first, *others = whys
         more = "".join(f"\nAlso, {why}." for why in others)
         return OutputError(
             f"An output of the step {self._step!r} does not fit its schema: {first}.",
             detail=f"The output is {item!r:.300}\nThe schema is {columns}{more}",
             todo=todo or "change what the function yields, or the schema given as output=",
-            context={"step": self._step, "output": self._tag},
+            context={"step": self._step, "output": self.tag},
         )
