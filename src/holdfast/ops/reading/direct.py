@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from holdfast.checkpoint.blob_reader import BlobChange, BlobReader
-from holdfast.checkpoint.files.choice import is_local
 from holdfast.checkpoint.labels import labels_of_slot
 from holdfast.checkpoint.layout import Checkpoint
 from holdfast.engine.stored.reading import Blobs
@@ -25,7 +24,7 @@ class DirectSource:
     """A `StateSource` that needs no Spark. Raises NeedsSpark where only Spark can read."""
 
     def __init__(self, place: Checkpoint) -> None:
-        if not is_local(place.path):
+        if place.files.needs_spark:
             raise NeedsSpark(f"{place.path!r} is not a local path.")
         self.place = place
         self.reader = BlobReader(place)

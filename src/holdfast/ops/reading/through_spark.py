@@ -1,4 +1,4 @@
-"""State through Spark's own reader: for remote checkpoints, and for formats that only Spark knows."""
+"""State through Spark's own reader: for checkpoints elsewhere, if there is a session, and for formats that only Spark knows."""
 
 from __future__ import annotations
 
