@@ -1,4 +1,4 @@
-"""State through Spark's own reader: for checkpoints elsewhere, if there is a session, and for formats that only Spark knows."""
+"""State through Spark's own reader: of checkpoints elsewhere, with a session, and of formats that only Spark knows."""
 
 from __future__ import annotations
 
