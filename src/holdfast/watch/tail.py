@@ -2,8 +2,8 @@
 
 The file stays open, so that nothing is missed when `now.jsonl` becomes `before.jsonl`: what was left in it is read first.
 If the file is another one and did not become `before.jsonl`, the checkpoint was deleted or replaced: what was read of it is
-forgotten as soon as there is another history. What is read at once is bounded, also of a file that is larger than any history; of such a one the end is read. Anything but
-a regular file is as if it were not there.
+forgotten as soon as there is another history. What is read at once is bounded, also of a file that is larger than any
+history; of such a one the end is read. Anything but a regular file is as if it were not there.
 """
 
 from __future__ import annotations
