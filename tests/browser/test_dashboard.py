@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tarfile
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ from playwright.sync_api import expect
 
 from dashboards import FakeState, append, batch_record, make_job, served
 from holdfast.ui.reading.stored import StoredState
+from holdfast.watch.records import EventRecord
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 NASTY = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -113,6 +115,25 @@ class TestViews:
         append(checkpoint, batch_record(BATCHES + 8))
         expect(plot).to_have_attribute("aria-label", re.compile(f"over {BATCHES + 9} points"))
         expect(page).to_have_url(re.compile("range=whole"))
+
+    @pytest.mark.parametrize("resumed", [40, BATCHES - 2])
+    def test_a_job_that_goes_back(self, visit, checkpoint, resumed):
+        """What it did after that micro-batch never happened, and is not shown any more."""
+        page = visit()
+        plot = chart(page, "Rows per second").get_by_role("img")
+        expect(plot).to_have_attribute("aria-label", re.compile(f"over {BATCHES} points"))
+        anew = [batch_record(number, rows=7, run="run 2") for number in (resumed + 1, resumed + 2)]
+        append(checkpoint, EventRecord("started", anew[0].at_ms, run="run 2", batch=resumed, job="payments"), *anew)
+        expect(plot).to_have_attribute("aria-label", re.compile(f"over {resumed + 3} points"))
+
+    def test_a_checkpoint_that_begins_anew(self, visit, checkpoint):
+        page = visit()
+        plot = chart(page, "Rows per second").get_by_role("img")
+        expect(plot).to_have_attribute("aria-label", re.compile(f"over {BATCHES} points"))
+        shutil.rmtree(checkpoint)
+        make_job(checkpoint.parent, 5)
+        expect(plot).to_have_attribute("aria-label", re.compile("over 5 points"))
+        expect(page.get_by_text("Reprocessing")).to_have_count(0)
 
     def test_a_chart_as_a_table(self, visit):
         page = visit()

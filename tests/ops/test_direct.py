@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from holdfast.checkpoint.blob_reader import BlobReader
 from holdfast.checkpoint.files.choice import normalised
+from holdfast.checkpoint.files.local import LocalFiles
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.checkpoint.schema_paths import place_schemas
 from holdfast.ops import StateReader, rescale, state_diff, state_history, state_ls, state_show
@@ -183,7 +184,7 @@ def test_what_the_tools_say_is_the_same_without_spark(spark, made, monkeypatch):
         ]
 
     directly = answers()
-    monkeypatch.setattr("holdfast.ops.reading.direct.is_local", lambda path: False)
+    monkeypatch.setattr(LocalFiles, "needs_spark", True)
     assert answers() == directly
 
 

@@ -61,6 +61,17 @@ def test_a_healthy_job_has_no_symptoms(story, running):
     assert found.level == Level.OK
 
 
+@given(healthy(), st.integers(1, 400), st.integers(1, 100_000_000), st.sampled_from([0.0, 0.05]))
+def test_nor_if_the_clock_was_set_back(story, seen, back_ms, growth):
+    """Also if it has keys that come and stay, but so few that it takes days."""
+    story = dataclasses.replace(story, growth=growth if story.interval_ms >= 2_000 and story.rows < 2_000 else 0.0)
+    whole = story.history()
+    batches = [msgspec.structs.replace(b, at_ms=b.at_ms - back_ms) if b.batch >= seen else b for b in whole.batches]
+    found = judge(History(batches, whole.events), running=True)
+    assert names(found) == []
+    assert found.measure("failures").value == 0
+
+
 @given(healthy(), st.integers(1, 400))
 def test_nor_has_it_any_on_the_way(story, seen):
     whole = story.history()

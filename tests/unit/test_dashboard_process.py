@@ -94,7 +94,7 @@ def test_a_tolerated_failure_does_not_end_it(started, monkeypatch, tmp_path):
             raise failure
 
     monkeypatch.setattr(job, "_check_can_start", lambda: None)
-    monkeypatch.setattr(job, "_start", lambda: job._dashboard.begin("/checkpoint", lambda note: None))
+    monkeypatch.setattr(job, "_start", lambda: job._watching.dashboard.begin("/checkpoint", lambda note: None))
     monkeypatch.setattr(job, "wait", wait)
     job.run()
     assert [process.has_ended for process in started] == [True]

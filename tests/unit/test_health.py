@@ -91,6 +91,14 @@ class TestJudge:
         story = Story(batches=100, interval_ms=60_000, events=[failed(T0 + 1_000), started(T0 + 2_000)])
         assert judge(story.history(), running=True).symptoms == []
 
+    def test_failures_are_forgotten_although_the_clock_was_set_back(self):
+        events = [failed(T0 + 300_000, batch=40), started(T0 + 301_000)]
+        whole = Story(batches=3_000, events=events).history()
+        back = [msgspec.structs.replace(b, at_ms=b.at_ms - 86_400_000) if b.batch > 200 else b for b in whole.batches]
+        assert judge(History(whole.batches, whole.events)).measure("failures").value == 0
+        assert judge(History(back, whole.events)).measure("failures").value == 0
+        assert judge(History(back[:300], whole.events)).measure("failures").value == 1
+
     def test_micro_batches_that_were_done_again(self):
         history = Story(batches=60).history()
         found = judge(History(history.batches, history.events, again={50: 1, 51: 2}), running=True).symptom("reprocessing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import msgspec
 import pytest
@@ -112,7 +113,42 @@ def test_the_file_begins_anew(folder, tail):
     tail.read()
     (folder / "now.jsonl").write_bytes(msgspec.json.encode(RECORDS[7]) + b"\n")
     assert tail.read() is True
-    assert numbers(tail) == [0, 1, 2, 3, 4, 7]
+    assert numbers(tail) == [7]
+
+
+@pytest.mark.parametrize("looks_in_between", [False, True])
+@pytest.mark.parametrize("rotated", [False, True])
+def test_a_checkpoint_that_is_deleted_and_begins_anew(folder, tail, looks_in_between, rotated):
+    """What was there is not taken for micro-batches that were done again."""
+    append(folder, *RECORDS[:5])
+    if rotated:
+        os.replace(folder / "now.jsonl", folder / "before.jsonl")
+        append(folder, *RECORDS[5:9])
+    tail.read()
+    before = tail.rewrites
+    shutil.rmtree(folder)
+    if looks_in_between:
+        assert tail.read() is False
+        assert len(numbers(tail)) == (9 if rotated else 5)
+    folder.mkdir()
+    append(folder, EventRecord("started", 5), *RECORDS[:2])
+    assert tail.read() is True
+    assert (numbers(tail), tail.history.again, len(tail.history.events)) == ([0, 1], {}, 1)
+    assert tail.rewrites != before
+    append(folder, RECORDS[2])
+    assert tail.read() is True
+    assert numbers(tail) == [0, 1, 2]
+
+
+def test_two_files_were_filled_between_two_looks(folder, tail):
+    append(folder, *RECORDS[:5])
+    tail.read()
+    for first in (5, 9):
+        os.replace(folder / "now.jsonl", folder / "before.jsonl")
+        append(folder, *RECORDS[first : first + 4])
+    tail.read()
+    assert numbers(tail) == list(range(5, 13))
+    assert tail.history.again == {}
 
 
 def test_of_a_file_that_is_too_large_the_end_is_read(folder, tail, monkeypatch):
@@ -143,6 +179,13 @@ def test_a_job_that_goes_on_from_an_earlier_micro_batch(folder, tail):
     tail.read()
     assert numbers(tail) == list(range(8))
     assert tail.history.again == {7: 1}
+    before = tail.rewrites
+    append(folder, RECORDS[8])
+    tail.read()
+    assert tail.rewrites == before
+    append(folder, EventRecord("started", 5, batch=7))
+    tail.read()
+    assert tail.rewrites == before + 1
 
 
 def test_a_file_system_that_is_not_local(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from holdfast.spark.job.job import _is_running
+from holdfast.spark.job.launching import _is_running
 
 
 class Session:

@@ -92,7 +92,7 @@ def test_a_start_that_fails_is_a_failure(tmp_path, monkeypatch):
     job._presence = SimpleNamespace(begin=lambda *_, **__: None, check=lambda: None, end=lambda: None)
 
     def refused(spark, presence, checkpoint, outline):
-        job._recorder.begin(spark, checkpoint, {}, None)
+        job._watching.recorder.begin(spark, checkpoint, {}, None)
         raise RuntimeError("no such class")
 
     monkeypatch.setattr(job, "_start_query", refused)

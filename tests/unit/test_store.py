@@ -259,7 +259,7 @@ class TestForeign:
             blobs_of(path)
 
     def test_a_path_elsewhere(self):
-        with pytest.raises(NeedsSpark, match="not a local path"):
+        with pytest.raises(NeedsSpark, match="cannot be read without Spark"):
             state_show(None, "s3a://bucket/checkpoint")
 
 

@@ -183,6 +183,14 @@ class TestToken:
         answer = guarded.get(f"http://127.0.0.1:4141//evil.example/x?token={TOKEN}")
         assert answer.headers["location"] == "/evil.example/x"
 
+    @pytest.mark.parametrize(
+        "path", ["/api/state/s/a%3Fb", "/api/state/s/a%23b", "/api/state/a%2Fb/c%2520d", "/%5Cevil.example"]
+    )
+    def test_the_way_on_is_as_it_was_written(self, checkpoint, path):
+        """A question mark may be part of a key."""
+        visitor = visitor_of(dashboard_of(checkpoint, access=Access(token=TOKEN)))
+        assert visitor.get(f"{path}?token={TOKEN}&batch=3").headers["location"] == f"{path}?batch=3"
+
     def test_cookies_that_are_none(self, guarded):
         name = Access(token=TOKEN).cookie_name
         assert guarded.get("/api/jobs", headers={"Cookie": f"{name}=\x01; ;;=,\"'"}).status_code == 401

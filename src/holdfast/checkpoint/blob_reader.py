@@ -203,10 +203,16 @@ class BlobReader:
             raise CheckpointError(f"There is no operator at {path!r}.", todo="give the number of one that exists")
         return found
 
-    def _state_folder(self) -> float | None:
-        """Another one after the state was replaced: then this folder is a new one."""
-        info = self._checkpoint.files.info(join(self._checkpoint.path, "state"))
-        return None if info is None else info.modified_seconds
+    def _state_folder(self) -> tuple[object, ...]:
+        """Another one after the state was replaced: then this folder is a new one. An object store has no times of folders,
+        but of the operators' descriptions, which are new files then."""
+        files, path = self._checkpoint.files, join(self._checkpoint.path, "state")
+        info = files.info(path)
+        if info is None or info.modified_seconds:
+            return () if info is None else (info.modified_seconds,)
+        operators = [entry.path for entry in files.entries(path) or () if entry.is_directory]
+        described = [below for operator in operators for below in files.walk(join(operator, "_metadata"))]
+        return tuple((below.path, below.size, below.modified_seconds) for below in described)
 
     def _gone(self, batch: int) -> CheckpointError:
         return CheckpointError(

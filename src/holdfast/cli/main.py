@@ -7,18 +7,18 @@ critical. A command that fails changes nothing, except that a
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
+from typing import TYPE_CHECKING
 
-import typer
-
-from holdfast.cli.app import app
-from holdfast.cli.output import report_error
-from holdfast.errors import HoldfastError
-from holdfast.model.extras import as_missing_extra
+if TYPE_CHECKING:
+    import typer
 
 __all__ = ["commands", "main", "run"]
 
+_OBJECTS_BETWEEN = 50_000
+"""How many more objects there must be before garbage is looked for. Python's own number makes imports slower by a tenth."""
 _FILES = ("checkpoint", "doctor", "health", "jars", "jobs", "savepoint", "sizing", "state", "top", "ui")
 """Each adds its commands, in this order. A file of one command, or one group, has its name."""
 
@@ -26,6 +26,8 @@ _FILES = ("checkpoint", "doctor", "health", "jars", "jobs", "savepoint", "sizing
 def commands(word: str | None = None) -> typer.Typer:
     """The command line with all commands; or with those of the file that has the name of the first word, if there is one: to
     import the others takes as long as to look at a key."""
+    from holdfast.cli.app import app
+
     for name in [word] if word in _FILES else _FILES:
         importlib.import_module(f"holdfast.cli.{name}")
     return app
@@ -33,6 +35,10 @@ def commands(word: str | None = None) -> typer.Typer:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command and returns its exit code."""
+    from holdfast.cli.output import report_error
+    from holdfast.errors import HoldfastError
+    from holdfast.model.extras import as_missing_extra
+
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         commands(arguments[0] if arguments else None)(args=arguments, prog_name="holdfast")
@@ -62,4 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run() -> None:
-    sys.exit(main())
+    """Runs the command of this process, and ends it."""
+    gc.set_threshold(_OBJECTS_BETWEEN)
+    code = main()
+    # The process ends: what is left need not be looked through once more.
+    gc.freeze()
+    sys.exit(code)

@@ -19,7 +19,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
@@ -124,8 +124,10 @@ class Guard:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if _same(access.token, [value for name, value in query if name == "token"]):
             rest = urlencode([(name, value) for name, value in query if name != "token"])
-            # One slash at the beginning: two would lead to another host.
-            path = "/" + str(scope["path"]).lstrip("/")
+            # As it was written: what was escaped may be part of a key. With one slash at the beginning: two would lead to
+            # another host.
+            written = bytes(scope.get("raw_path") or quote(str(scope["path"])).encode()).partition(b"?")[0]
+            path = "/" + written.decode("latin-1").lstrip("/")
             response = RedirectResponse(f"{path}?{rest}" if rest else path, status_code=303)
             response.set_cookie(access.cookie_name, access.cookie, httponly=True, samesite="strict", path="/")
             return response

@@ -93,6 +93,8 @@ class Telling:
         self._events: list[EventRecord] = []
         self._again: dict[int, int] = {}
         self._unreadable = 0
+        self.rewrites = 0
+        """How often what was told of a micro-batch became void or was told anew."""
         self._max = records_max
         self._detailed_max = detailed_max
 
@@ -123,6 +125,7 @@ class Telling:
     def _add_batch(self, record: BatchRecord) -> None:
         if record.batch in self._batches:
             self._again[record.batch] = self._again.get(record.batch, 0) + 1
+            self.rewrites += 1
         else:
             # A lower number than before: the job went back, and its start was not told.
             self._void_after(record.batch)
@@ -138,6 +141,7 @@ class Telling:
     def _void_after(self, resumed: int) -> None:
         while self._batches and next(reversed(self._batches)) > resumed:
             number, _ = self._batches.popitem()
+            self.rewrites += 1
             self._again[number] = self._again.get(number, 0) + 1
 
     def history(self) -> History:

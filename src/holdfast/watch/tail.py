@@ -1,8 +1,9 @@
 """The history of a job as it grows: only what is new is read, and only so much is kept.
 
 The file stays open, so that nothing is missed when `now.jsonl` becomes `before.jsonl`: what was left in it is read first.
-What is read at once is bounded, also of a file that is larger than any history; of such a one the end is read. Anything but
-a regular file is as if it were not there.
+If the file is another one and did not become `before.jsonl`, the checkpoint was deleted or replaced: what was read of it is
+forgotten as soon as there is another history. What is read at once is bounded, also of a file that is larger than any
+history; of such a one the end is read. Anything but a regular file is as if it were not there.
 """
 
 from __future__ import annotations
@@ -35,15 +36,23 @@ class HistoryTail:
         self._now, self._before = now or Path(), before or Path()
         self._max, self._detailed_max = records_max, detailed_max
         self._telling = Telling(records_max, detailed_max)
+        self._rewrites = 0
         self._file: BinaryIO | None = None
         self._rest = b""
-        self._size: tuple[int, ...] = ()
+        self._size: tuple[tuple[int, float], ...] = ()
         self._begun = False
+        self._lost = False
+        """Whether the file that was read is gone, and no other was there yet."""
 
     @property
     def history(self) -> History:
         """All that has been read so far, and is kept."""
         return self._telling.history()
+
+    @property
+    def rewrites(self) -> int:
+        """Another number whenever something that was read before does not hold any more."""
+        return self._rewrites + self._telling.rewrites
 
     def read(self) -> bool:
         """Reads what is new; returns whether anything was."""
@@ -61,12 +70,28 @@ class HistoryTail:
         self.close()
 
     def _read_local(self) -> bool:
-        found = self._begin() if not self._begun else self._rest_of_the_old() if self._is_another() else False
+        found = False
+        if not self._begun:
+            found = self._begin()
+        elif self._is_another():
+            self._lost = not self._became_before()
+            found = self._rest_of_the_old()
         if self._file is None:
             self._file = _opened(self._now)
             if self._file is not None:
                 _to_the_end(self._file)
+        if self._lost and self._file is not None:
+            self._forget()
+            self._begin()
+            found = True
         return self._take_new() or found
+
+    def _forget(self) -> None:
+        self.close()
+        self._rewrites += self._telling.rewrites + 1
+        self._telling = Telling(self._max, self._detailed_max)
+        self._lost = False
+        self._rest = b""
 
     def _begin(self) -> bool:
         """Takes the older file. The newer one is opened before it, so that nothing is missed if it becomes the older one
@@ -97,6 +122,16 @@ class HistoryTail:
         is_shorter = there.st_size < self._file.tell()
         return is_shorter or (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
 
+    def _became_before(self) -> bool:
+        """Whether the file that is open is now the older one, as it is when the newer one was full."""
+        if self._file is None:
+            return True
+        try:
+            there = self._before.stat()
+        except OSError:
+            return False
+        return os.path.samestat(there, os.fstat(self._file.fileno()))
+
     def _rest_of_the_old(self) -> bool:
         found = self._take_new()
         self.close()
@@ -116,10 +151,12 @@ class HistoryTail:
 
     def _read_remote(self, checkpoint: str) -> bool:
         paths = [join(checkpoint, name) for name in (BEFORE, NOW)]
-        size = tuple(-1 if (info := self._files.info(path)) is None else info.size for path in paths)
+        infos = [self._files.info(path) for path in paths]
+        size = tuple((-1, 0.0) if info is None else (info.size, info.modified_seconds) for info in infos)
         if size == self._size:
             return False
         self._size = size
+        self._rewrites += self._telling.rewrites
         self._telling = Telling(self._max, self._detailed_max)
         for path in paths:
             for line in (self._files.read(path) or b"").splitlines():

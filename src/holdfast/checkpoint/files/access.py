@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = ["BLOCK_BYTES", "FileInfo", "Files"]
 
@@ -27,9 +28,19 @@ class FileInfo:
 class Files(abc.ABC):
     """File operations. Paths are complete, including their scheme if they have one."""
 
+    needs_spark = True
+    """Whether reading goes through a Spark session. Then state is read by Spark as well."""
+
     @abc.abstractmethod
     def read(self, path: str) -> bytes | None:
         """The content of a file, or None if there is none."""
+
+    def fetch(self, path: str, to: Path) -> bool:
+        """Copies a file to this machine; returns whether there was one."""
+        content = self.read(path)
+        if content is not None:
+            to.write_bytes(content)
+        return content is not None
 
     @abc.abstractmethod
     def write(self, path: str, content: bytes) -> None:

@@ -1,4 +1,5 @@
-"""Files of a checkpoint, wherever it is: local ones are read and written with Python, others through Spark's JVM."""
+"""Files of a checkpoint, wherever it is: local ones are read and written with Python, others through Spark's JVM, or read
+through fsspec where there is no session."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ from typing import TYPE_CHECKING
 from holdfast.checkpoint.files.access import FileInfo, Files
 from holdfast.checkpoint.files.local import LocalFiles
 from holdfast.checkpoint.files.paths import is_local, join, normalised
-from holdfast.errors import NeedsSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,12 +18,15 @@ _LOCAL = LocalFiles()
 
 
 def files_of(spark: SparkSession | None, path: str) -> Files:
-    """The files of a path's file system. Only local ones need no session."""
+    """The files of a path's file system: local ones; with a session those that Spark reaches; without one those that fsspec
+    reaches, for reading alone. Raises NeedsSpark if it reaches none."""
     if is_local(path):
         return _LOCAL
+    # Whoever reads local files alone needs neither.
     if spark is None:
-        raise NeedsSpark(f"{path!r} is not a local path; reading it needs a Spark session.")
-    # Whoever reads local files alone needs no Spark.
+        from holdfast.checkpoint.files.remote import remote_files
+
+        return remote_files(path)
     from holdfast.checkpoint.files.hadoop import HadoopFiles
 
     return HadoopFiles(spark)

@@ -34,6 +34,7 @@ def _checksum(path: Path) -> Path:
 
 class LocalFiles(Files):
     appends_in_place = True
+    needs_spark = False
 
     def read(self, path: str) -> bytes | None:
         try:

@@ -130,7 +130,8 @@ def _place(files: Files, table: str, to: Path) -> None:
     """Makes a table available under another name."""
     local = local_path(table)
     if local is None:
-        to.write_bytes(content_of(files, table))
+        if not files.fetch(table, to):
+            raise missing(table)
         return
     if not os.path.isfile(local):
         raise missing(table)

@@ -23,7 +23,7 @@ from holdfast.model.coders import Encoded
 from holdfast.ops.inspect.html import diff_html
 from holdfast.ops.reading.keys import FoundKey, key_text
 from holdfast.ops.reading.naming import named_values, window_text
-from holdfast.ops.reading.sources import Groups, StateSource, from_state
+from holdfast.ops.reading.sources import Comparison, Groups, StateSource, from_state
 from holdfast.ops.reading.steps import StepRef, choose_step
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ def _diff_rows(
         yield "", "", "", _COUNT, str(len(changed)), None, "", ""
         yield from _rendered(first)
 
-    return source.compared(ref, batches, None if wanted is None else wanted.label, rows, _DIFF_SCHEMA)
+    label = None if wanted is None else wanted.label
+    return source.compared(Comparison(ref, batches, label, rows, _DIFF_SCHEMA))
 
 
 class _Version:

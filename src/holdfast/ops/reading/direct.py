@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from holdfast.checkpoint.blob_reader import BlobChange, BlobReader
-from holdfast.checkpoint.files.choice import is_local
 from holdfast.checkpoint.labels import labels_of_slot
 from holdfast.checkpoint.layout import Checkpoint
 from holdfast.engine.stored.reading import Blobs
 from holdfast.errors import NeedsSpark
 from holdfast.ops.reading.keys import FoundKey, find_key
+from holdfast.ops.reading.sources import Comparison
 from holdfast.ops.reading.steps import StepRef, by_step, fullest, only_step
 
 __all__ = ["DirectSource"]
@@ -24,7 +24,7 @@ class DirectSource:
     """A `StateSource` that needs no Spark. Raises NeedsSpark where only Spark can read."""
 
     def __init__(self, place: Checkpoint) -> None:
-        if not is_local(place.path):
+        if place.files.needs_spark:
             raise NeedsSpark(f"{place.path!r} is not a local path.")
         self.place = place
         self.reader = BlobReader(place)
@@ -56,17 +56,11 @@ class DirectSource:
     def mapped(self, operator: int, batch: int, function: Callable[[int, Blobs], Iterable[Row]], schema: str) -> list[Row]:
         return [row for label, blobs in self.reader.groups(operator, batch) for row in function(label, blobs)]
 
-    def compared(
-        self,
-        step: StepRef,
-        batches: tuple[int, int],
-        label: int | None,
-        function: Callable[[Blobs | None, Blobs | None], Iterable[Row]],
-        schema: str,
-    ) -> list[Row]:
+    def compared(self, comparison: Comparison) -> list[Row]:
         rows: list[Row] = []
+        step, batches, function = comparison.step, comparison.batches, comparison.function
         own = labels_of_slot(step.slot)
-        wanted = None if label is None else [label]
+        wanted = None if comparison.label is None else [comparison.label]
         # The number of partitions may differ, so one side is held in memory, as it is stored.
         before = {at: blobs for at, blobs in self.reader.groups(step.operator, batches[0], wanted) if at in own}
         for at, after in self.reader.groups(step.operator, batches[1], wanted):

@@ -6,6 +6,7 @@ Whoever looks at state asks a `StateSource`, and does not know which of the two 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
@@ -17,12 +18,27 @@ from holdfast.ops.reading.steps import StepRef
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Groups", "StateSource", "from_state"]
+__all__ = ["Comparison", "Groups", "StateSource", "from_state"]
 
 R = TypeVar("R")
 Row = tuple[Any, ...]
 Groups = dict[int, Blobs]
 """Key groups by label."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two micro-batches to be compared."""
+
+    step: StepRef
+    batches: tuple[int, int]
+    label: int | None
+    """Of the key group to compare; None for all of the step."""
+    function: Callable[[Blobs | None, Blobs | None], Iterable[Row]]
+    """Takes a key group after one and after the other; None is one that does not exist then. It may run in other
+    processes."""
+    schema: str
+    """Of the rows that it gives."""
 
 
 class StateSource(Protocol):
@@ -45,16 +61,8 @@ class StateSource(Protocol):
         """What a function makes of each key group of an operator, which several steps may share. The rows have this schema;
         the function may run in other processes."""
 
-    def compared(
-        self,
-        step: StepRef,
-        batches: tuple[int, int],
-        label: int | None,
-        function: Callable[[Blobs | None, Blobs | None], Iterable[Row]],
-        schema: str,
-    ) -> list[Row]:
-        """What a function makes of each key group of a step, or of one, after two micro-batches; None is one that does not
-        exist then."""
+    def compared(self, comparison: Comparison) -> list[Row]:
+        """What a function makes of each key group of a step, or of one, after two micro-batches."""
 
     def versions(self, step: StepRef, label: int | None) -> Iterator[tuple[int, Groups]]:
         """The key groups of a step, or only one, after each retained micro-batch, oldest first."""

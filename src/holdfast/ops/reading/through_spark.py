@@ -1,4 +1,4 @@
-"""State through Spark's own reader: for remote checkpoints, and for formats that only Spark knows."""
+"""State through Spark's own reader: of checkpoints elsewhere, with a session, and of formats that only Spark knows."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from holdfast.ops.reading.blobs import (
     step_changes,
 )
 from holdfast.ops.reading.keys import FoundKey, find_key
+from holdfast.ops.reading.sources import Comparison
 from holdfast.spark.errors.transport import carried
 from holdfast.spark.types.arrow import arrow_schema
 from holdfast.spark.types.schemas import read_schema
@@ -71,16 +72,10 @@ class SparkSource:
         frame = map_groups(blobs_frame(self._spark, self.place, operator, batch), function, schema)
         return [tuple(row) for row in rows_of(frame, self.place.path)]
 
-    def compared(
-        self,
-        step: StepRef,
-        batches: tuple[int, int],
-        label: int | None,
-        function: Callable[[Blobs | None, Blobs | None], Iterable[Row]],
-        schema: str,
-    ) -> list[Row]:
-        frame = self._both(step, batches, label)
-        columns = arrow_schema(read_schema(schema, step.name))
+    def compared(self, comparison: Comparison) -> list[Row]:
+        schema, function = comparison.schema, comparison.function
+        frame = self._both(comparison.step, comparison.batches, comparison.label)
+        columns = arrow_schema(read_schema(schema, comparison.step.name))
 
         def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with carried():

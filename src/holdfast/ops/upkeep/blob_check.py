@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.checkpoint.blob_reader import BlobReader
-from holdfast.checkpoint.files.choice import is_local, join
+from holdfast.checkpoint.files.choice import join
 from holdfast.checkpoint.labels import labels_of_manifest, slot_of_label, slot_of_manifest, spark_hash
 from holdfast.checkpoint.layout import Checkpoint, Operator
 from holdfast.engine.log.chain import read_head, whole
@@ -63,7 +63,7 @@ def check_blobs(spark: SparkSession | None, checkpoint: Checkpoint, operator: Op
 
 
 def _checked_directly(checkpoint: Checkpoint, operator: Operator, batch: int) -> BlobCheck:
-    if not is_local(checkpoint.path):
+    if checkpoint.files.needs_spark:
         raise NeedsSpark(f"{checkpoint.path!r} is not a local path.")
     reader = BlobReader(checkpoint)
     reader.check_format(operator, batch)

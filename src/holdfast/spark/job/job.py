@@ -15,21 +15,16 @@ from __future__ import annotations
 import contextlib
 import html
 import os
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FrameType, TracebackType
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from holdfast.checkpoint.files.choice import files_of
-from holdfast.checkpoint.files.paths import normalised
 from holdfast.checkpoint.files.shared import resolved
-from holdfast.checkpoint.layout import last_committed
 from holdfast.checkpoint.lock import LockInfo
 from holdfast.checkpoint.presence import Presence
 from holdfast.engine.backends.choice import BackendWord
@@ -43,52 +38,40 @@ from holdfast.errors import (
     JobFailed,
     StateConflict,
 )
-from holdfast.model.time.timestamps import Duration
 from holdfast.spark.errors.failures import is_worker_trouble, query_failure
-from holdfast.spark.errors.transport import rebuilding
 from holdfast.spark.graph.picture.explanation import Explanation
 from holdfast.spark.graph.placing import Placement
 from holdfast.spark.job.arranging import GraphChanges, arranged
 from holdfast.spark.job.beginning import begin
 from holdfast.spark.job.checks import change_problems, option_problems, watch_problems
-from holdfast.spark.job.dashboard import Dashboard
-from holdfast.spark.job.explaining import explained, keep_graph
+from holdfast.spark.job.explaining import explained
 from holdfast.spark.job.handler import Handler
 from holdfast.spark.job.lag import source_lags
+from holdfast.spark.job.launching import Launch, check_name_is_free, interval_ms, open_sinks
 from holdfast.spark.job.life import Life, Phase, Stop, Streak
 from holdfast.spark.job.pause import Pause
-from holdfast.spark.job.progress import Progress
-from holdfast.spark.job.recording import Recorder
 from holdfast.spark.job.root import Outline
-from holdfast.spark.job.triggers import AvailableNow, Batches, Every, JobTrigger, TriggerLike
+from holdfast.spark.job.signals import stopped_by_signals
+from holdfast.spark.job.triggers import Batches, TriggerLike
+from holdfast.spark.job.watching import Audience, Watching
 from holdfast.spark.job.words import Span, backend_of_job, failures_of, pause_seconds, state_dir_of, trigger_of
 from holdfast.spark.job.working import WorkingFiles
-from holdfast.spark.session.checkpoint_files import file_settings
-from holdfast.spark.session.properties import BACKEND, MEMORY_BUDGET, STATE_DIR, TELLS_NOTHING, local_property
-from holdfast.spark.session.settings import required_problems, session_lacks, with_settings, with_stop_timeout
+from holdfast.spark.session.settings import required_problems, with_stop_timeout
 from holdfast.spark.sinks.base import Sink
 from holdfast.spark.sinks.modes import Mode, in_mode
-from holdfast.spark.sinks.plans import stored_query_id
 from holdfast.spark.stages.unpack import Outputs
 from holdfast.spark.steps.lineage import steps_above
-from holdfast.watch.health.judging import judge
 from holdfast.watch.health.report import Health
 from holdfast.watch.health.thresholds import Thresholds
-from holdfast.watch.history import read_history
-from holdfast.watch.outlets.callback import HealthCallback
-from holdfast.watch.outlets.dispatch import Dispatch
 from holdfast.watch.outlets.protocol import Outlet
 
 __all__ = ["Job"]
 
 _POLL_SECONDS = 0.1
-_LEAVING_SECONDS_MAX = 30.0
 _WORKER_TRIES = 4
 """As often as a cluster tries a task; on one machine Spark itself tries once."""
 _FOR_GOOD = (InvalidStep, CheckpointLocked, CheckpointError, CorruptState, StateConflict)
 """What another try would meet again, or must not touch."""
-_STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-_NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 class Job:
@@ -142,12 +125,9 @@ class Job:
         self._tolerated_failures = failures_of(tolerated_failures, tolerable_failures, problems)
         self._backend = backend_of_job(backend, problems)
         self._working = WorkingFiles(state_dir_of(state_dir, problems))
-        self._retained_batches = retained_batches
-        self._memory_budget_bytes = memory_budget_bytes
         self._writes: list[tuple[DataFrame, Sink]] = []
         self._placement: Placement | None = None
         """Where the steps are, once the job has started with all of them in a line."""
-        self._progress = Progress(name, enabled=progress)
         self._presence: Presence | None = None
         self._query: StreamingQuery | None = None
         self._handler: Handler | None = None
@@ -165,12 +145,11 @@ class Job:
         if problems:
             raise InvalidStep(str(name), problems)
         self._changes = GraphChanges(frozenset(drop_steps), dict(rename_steps or {}))
-        told = [*outlets, *([] if on_health is None else [HealthCallback(on_health)])]
-        self._history, self._thresholds = history, thresholds
-        dispatch = Dispatch(told, thresholds, name)
-        interval_ms, paused = _interval_ms(self._trigger), self._pause.millis
-        self._recorder = Recorder(name, interval_ms, dispatch, self._record_end, self._has_checkpoint, paused)
-        self._dashboard = Dashboard() if ui else None
+        audience = Audience(history, ui, progress, tuple(outlets), on_health, thresholds)
+        every, paused = interval_ms(self._trigger), self._pause.millis
+        self._watching = Watching(name, audience, every, self._query_ended, self._has_checkpoint, paused)
+        told = self._working.told
+        self._launch = Launch(name, self._trigger, retained_batches, memory_budget_bytes, self._backend, told, history)
 
     def write(self, df: DataFrame, sink: Sink, *, mode: Mode = "append", key: str | Sequence[str] | None = None) -> Job:
         """Binds an output to a sink.
@@ -214,7 +193,7 @@ class Job:
         self._check_can_start()
         self._begin()
         failures = Streak()
-        with self._signals(), contextlib.nullcontext() if self._dashboard is None else self._dashboard.staying():
+        with stopped_by_signals(self._life, self._announce), self._watching.staying():
             while True:
                 try:
                     self._start()
@@ -237,9 +216,9 @@ class Job:
             if not self._watch(query, deadline):
                 return False
             if not self._starts_again_after(query):
-                self._show_last(query)
+                self._watching.show_last(query)
                 break
-        self._progress.close()
+        self._watching.progress.close()
         self._end()
         if self._query is not None:
             self._raise_failure(self._query)
@@ -279,23 +258,19 @@ class Job:
     @property
     def metrics(self) -> dict[str, StepMetrics]:
         """What each step has done in the micro-batches that this job has committed, by its name."""
-        self._recorder.catch_up()
-        names = {step.plan.name: StepMetrics() for df, _ in self._writes for step in steps_above(df)}
-        return {**names, **self._recorder.metrics}
+        return dict(self._watching.metrics(step.plan.name for df, _ in self._writes for step in steps_above(df)))
 
     @property
     def health(self) -> Health:
         """How the job is, judged by its history. A notebook shows it as a table."""
-        self._recorder.catch_up()
         spark = self._writes[0][0].sparkSession if self._writes else None
         checkpoint = self.checkpoint if spark is None else resolved(spark, self.checkpoint)
-        history = read_history(files_of(spark, checkpoint), checkpoint)
-        return judge(history, self._thresholds, running=self._runs(), job=self.name)
+        return self._watching.health(spark, checkpoint, self._runs())
 
     @property
     def dashboard(self) -> str | None:
         """The address of the dashboard, with `ui=True`; None before it can be looked at."""
-        return None if self._dashboard is None else self._dashboard.url
+        return self._watching.url
 
     @property
     def source_lag(self) -> dict[str, int]:
@@ -368,27 +343,23 @@ class Job:
             spark = outline.spark
             checkpoint = resolved(spark, self.checkpoint)
             for done in begin(spark, self.name, checkpoint):
-                self._progress.note(f"{self.name}: {done}")
+                self._watching.progress.note(f"{self.name}: {done}")
             self._presence = self._presence or Presence(self.name, checkpoint)
             self._presence.begin(spark, runs=self._runs, stop=self._stop, abandon=self._abandon)
             if self._life.asked:
                 self._query = None
             else:
-                self._progress.begin(checkpoint)
+                self._watching.progress.begin(checkpoint)
                 self._query = self._start_query(spark, self._presence, checkpoint, outline)
             self._life.started()
         except BaseException as error:
             if isinstance(error, Exception):
-                self._recorder.end(str(error) or type(error).__name__)
+                self._watching.failed_to_start(error)
             self._end()
             raise
 
     def _start_query(self, spark: SparkSession, presence: Presence, checkpoint: str, outline: Outline) -> StreamingQuery:
-        if _is_running(spark, self.name):
-            raise JobFailed(
-                f"The job {self.name!r} cannot start: another query of this name is running in the same session.",
-                todo="stop that one first, or give this job another name",
-            )
+        check_name_is_free(spark, self.name)
         plans = [step.plan for step in outline.steps]
         problems = required_problems(spark) if plans else []
         if problems:
@@ -397,51 +368,16 @@ class Job:
         root, notes = arranged(outline, self.name, checkpoint, self._changes)
         self._placement = root.placement
         for note in notes:
-            self._progress.note(f"stored state, {note}")
-        self._open_sinks(spark, checkpoint)
-        writer = root.frame.writeStream.queryName(self.name).option("checkpointLocation", normalised(checkpoint))
-        writer = self._triggered(writer.outputMode("append"))
+            self._watching.progress.note(f"stored state, {note}")
+        open_sinks(spark, checkpoint, self.name, self._writes)
         self._pause.begin()
         self._handler = handler = Handler(self._life, presence, checkpoint, root.sinks, self._batches_max(), self._pause)
-        self._begin_record(spark, checkpoint, outline)
-        with self._settings(spark, checkpoint, plans), rebuilding(spark), self._properties(spark):
-            query: StreamingQuery = writer.foreachBatch(handler).start()
+        self._watching.begin(spark, checkpoint, outline, [sink for _, sink in self._writes], self._placement)
+        waits_for_time = any(plan.uses_processing_time for plan in plans)
+        query = self._launch.start(spark, checkpoint, root.frame, handler, waits_for_time)
         handler.query_id.set(str(query.id))
-        self._recorder.watch(query)
+        self._watching.started(query)
         return query
-
-    def _begin_record(self, spark: SparkSession, checkpoint: str, outline: Outline) -> None:
-        files = files_of(spark, checkpoint)
-        # A picture of the job is no reason for it not to run.
-        with contextlib.suppress(Exception):
-            sinks = [sink for _, sink in self._writes]
-            keep_graph(files, checkpoint, outline, self.name, sinks, self._placement)
-        if self._history:
-            groups = {step.plan.name: step.plan.key_groups for step in outline.steps}
-            self._recorder.begin(spark, checkpoint, groups, last_committed(files, checkpoint))
-        if self._dashboard is not None:
-            self._dashboard.begin(checkpoint, lambda note: self._progress.note(f"{self.name}: {note}"))
-
-    @contextlib.contextmanager
-    def _properties(self, spark: SparkSession) -> Iterator[None]:
-        """What the tasks of this query are told."""
-        budget = None if self._memory_budget_bytes is None else str(self._memory_budget_bytes)
-        with (
-            local_property(spark, MEMORY_BUDGET, budget),
-            local_property(spark, TELLS_NOTHING, None if self._history else "true"),
-            local_property(spark, BACKEND, self._backend),
-            local_property(spark, STATE_DIR, self._working.told),
-        ):
-            yield
-
-    def _open_sinks(self, spark: SparkSession, checkpoint: str) -> None:
-        query_id = stored_query_id(spark, checkpoint)
-        for df, sink in self._writes:
-            sink.open(spark, df.schema, query_id)
-        places = [sink.place for _, sink in self._writes if sink.place is not None]
-        if len(set(places)) < len(places):
-            # Now that they are open, sinks know it: one server has many names.
-            raise InvalidStep(self.name, ["Two outputs are written to the same place: give each a place of its own."])
 
     def _runs(self) -> bool:
         """Whether there is a query, or about to be one, or what is left of one: a handler that goes on writing."""
@@ -467,10 +403,10 @@ class Job:
             tries = self._worker_failures.count_at(self._life.done)
             if tries >= _WORKER_TRIES:
                 return False
-            self._record_end()
+            self._query_ended()
             self._life.start_again()
             again = f"starting again, try {tries + 1}"
-            self._progress.note(f"{self.name}: a Python worker could not be started, or died; {again}")
+            self._watching.progress.note(f"{self.name}: a Python worker could not be started, or died; {again}")
             self._start()
             return True
 
@@ -479,7 +415,7 @@ class Job:
     def _watch(self, query: StreamingQuery, deadline: float | None) -> bool:
         """Shows progress until the query ends, or the time does; whether it has ended."""
         while self._is_active(query):
-            self._show(query)
+            self._watching.show(query)
             if self._life.asked and (self._life.asked is Stop.NOW or self._at_boundary(query)):
                 self._stop()
                 return True
@@ -506,17 +442,6 @@ class Job:
             context={"checkpoint": self.checkpoint},
         )
 
-    def _show(self, query: StreamingQuery) -> None:
-        # Asking Spark costs it some milliseconds, and this asks ten times a second.
-        report = self._recorder.last if self._history else query.lastProgress
-        if report is None:
-            self._progress.waiting(query.status["message"])
-        else:
-            self._progress.show(report, lambda: query.recentProgress)
-
-    def _show_last(self, query: StreamingQuery) -> None:
-        self._progress.show(query.lastProgress, lambda: query.recentProgress, final=True)
-
     def _ask(self, how: Stop) -> None:
         if self._life.ask(how):
             self._announce(how)
@@ -525,10 +450,10 @@ class Job:
         inside = self._life.inside
         if how is Stop.AFTER_BATCH:
             when = "" if inside is None else f" after micro-batch {inside}, which is being processed"
-            self._progress.note(f"{self.name}: stopping{when} …")
+            self._watching.progress.note(f"{self.name}: stopping{when} …")
         else:
             left = "" if inside is None else f"; micro-batch {inside} is left for the next start unless it finishes first"
-            self._progress.note(f"{self.name}: stopping at once{left}")
+            self._watching.progress.note(f"{self.name}: stopping at once{left}")
 
     def _abandon(self, taken_by: LockInfo) -> None:
         """Another has the checkpoint, and nothing more may be written to it."""
@@ -576,21 +501,13 @@ class Job:
             return False
         return True
 
-    def _record_end(self, run: str | None = None) -> None:
-        query, failure = self._query, None
-        try:
-            error = None if query is None else query.exception()
-            if error is not None and not self._is_left_for_the_next_start(error):
-                failure = str(error)
-        except Exception:
-            failure = "Spark was stopped."
-        self._recorder.end(failure, run)
+    def _query_ended(self, run: str | None = None) -> None:
+        self._watching.query_ended(self._query, self._is_left_for_the_next_start, run)
 
     def _end(self) -> None:
         self._life.ended()
-        self._record_end()
-        if self._dashboard is not None:
-            self._dashboard.end()
+        self._query_ended()
+        self._watching.end()
         if self._presence is not None and self._life.inside is None:
             # Else the handler still writes; when it has left, the lock goes by itself.
             self._presence.end()
@@ -611,63 +528,5 @@ class Job:
         """Whether what ended the query is no failure. A worker may go down with a stop, as with Ctrl-C at a terminal."""
         return self._life.held_back or (bool(self._life.asked) and is_worker_trouble(error))
 
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM stop the job at a micro-batch boundary; the second time at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def on_signal(number: int, frame: FrameType | None) -> None:
-            how = Stop.NOW if self._life.asked else Stop.AFTER_BATCH
-            if self._life.ask(how):
-                # Not here: the signal may have come in the middle of what the progress is writing.
-                threading.Thread(target=self._announce, args=(how,), name="holdfast-signal", daemon=True).start()
-
-        before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    # What the query is
-
-    def _triggered(self, writer: Any) -> Any:
-        trigger = self._trigger
-        if isinstance(trigger, AvailableNow):
-            return writer.trigger(availableNow=True)
-        assert isinstance(trigger, (Every, Batches))
-        milliseconds = Duration.of(trigger.interval).micros // 1000
-        return writer.trigger(processingTime=f"{milliseconds} milliseconds")
-
     def _batches_max(self) -> int | None:
         return self._trigger.count if isinstance(self._trigger, Batches) else None
-
-    def _settings(self, spark: SparkSession, checkpoint: str, steps: list[Any]) -> contextlib.AbstractContextManager[None]:
-        """Settings that only this query needs; it copies them when it starts."""
-        # The other format has names for its files that no tool here knows.
-        wanted = {**session_lacks(spark), **file_settings(spark, checkpoint), _STATE_FORMAT: "1"}
-        if isinstance(self._trigger, AvailableNow) and any(step.uses_processing_time for step in steps):
-            # In this mode Spark would run empty micro-batches for ever, waiting for timers.
-            wanted[_NO_DATA] = "false"
-        if self._retained_batches is not None:
-            wanted["spark.sql.streaming.minBatchesToRetain"] = str(self._retained_batches)
-        return with_settings(spark, wanted)
-
-
-def _interval_ms(trigger: JobTrigger) -> int | None:
-    """The time between the beginnings of micro-batches, if it is set."""
-    interval = trigger.interval if isinstance(trigger, (Every, Batches)) else 0
-    return Duration.of(interval).micros // 1000 or None
-
-
-def _is_running(spark: SparkSession, name: str) -> bool:
-    """Whether a query of this name is running. One that has ended stays in Spark's list for a moment, until which Spark
-    would not start another: that is waited for."""
-    deadline = time.monotonic() + _LEAVING_SECONDS_MAX
-    while listed := [query for query in spark.streams.active if query.name == name]:
-        if any(query.isActive for query in listed) or time.monotonic() > deadline:
-            return True
-        time.sleep(_POLL_SECONDS / 10)
-    return False

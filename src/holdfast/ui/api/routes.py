@@ -112,7 +112,9 @@ def _add_history(router: APIRouter, find: Callable[[str], WatchedJob], doctor: D
     ) -> Series:
         """The history as columns: rates, durations, state, timers, watermarks."""
         tail = find(job).tail
-        return series_of(tail.history.batches, tail.version, since=since, points=points, whole=whole)
+        # First: if another reads on meanwhile, whoever asks is told so the next time.
+        rewrites = tail.rewrites
+        return series_of(tail.history.batches, tail.version, rewrites, since=since, points=points, whole=whole)
 
     @router.get("/jobs/{job}/keys", tags=["history"])
     def show_keys(

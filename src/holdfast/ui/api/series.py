@@ -52,6 +52,8 @@ class Series(BaseModel):
 
     version: int
     """Of the history: if it is the same, so is everything else."""
+    rewrites: int
+    """Another number if points that were told before do not hold any more: the job went back, or was replaced."""
     merged: int
     """How many micro-batches a point stands for."""
     batch: list[int]
@@ -73,7 +75,9 @@ class Series(BaseModel):
     sources: list[SourceSeries]
 
 
-def series_of(batches: Sequence[BatchRecord], version: int, *, since: int, points: int, whole: bool) -> Series:
+def series_of(
+    batches: Sequence[BatchRecord], version: int, rewrites: int = 0, *, since: int, points: int, whole: bool
+) -> Series:
     """The newest points after a micro-batch; or with `whole` the whole history, merged so that it has at most so many."""
     merged = -(-len(batches) // points) if whole and batches else 1
     merged = max(merged, 1)
@@ -83,6 +87,7 @@ def series_of(batches: Sequence[BatchRecord], version: int, *, since: int, point
     records = [record for span in kept for record in span]
     return Series(
         version=version,
+        rewrites=rewrites,
         merged=merged,
         batch=[span[-1].batch for span in kept],
         at_ms=[span[-1].at_ms for span in kept],

@@ -32,6 +32,8 @@ class SharedTail:
         self._turn = threading.Lock()
         self.history = History()
         self.version = 0
+        self.rewrites = 0
+        """Another number whenever something that was read before does not hold any more."""
 
     def __del__(self) -> None:
         # A job that is no longer listed; whoever still has its history does not need the file.
@@ -43,7 +45,7 @@ class SharedTail:
         """Reads what is new; gives the version."""
         with self._turn:
             if self._tail.read():
-                self.history = self._tail.history
+                self.history, self.rewrites = self._tail.history, self._tail.rewrites
                 self.version += 1
             return self.version
 

@@ -10,7 +10,7 @@ from holdfast.watch.health.failing import ended_badly, reprocessing
 from holdfast.watch.health.growth import falling_behind, state_explosion
 from holdfast.watch.health.measuring import measures_of
 from holdfast.watch.health.pace import slow_micro_batches, slow_state_access
-from holdfast.watch.health.recent import Recent
+from holdfast.watch.health.recent import Recent, steady
 from holdfast.watch.health.report import Health, Level, Symptom
 from holdfast.watch.health.skewing import skew
 from holdfast.watch.health.texts import cut, ms_text
@@ -38,7 +38,7 @@ def judge(
     name, by default the one that the history has.
     """
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    recent = Recent(history, thresholds or Thresholds())
+    recent = Recent(steady(history), thresholds or Thresholds())
     measures = measures_of(recent)
     symptoms = sorted(_symptoms(recent, running), key=lambda symptom: -symptom.level)
     found = [measure.level for measure in measures if measure.level != Level.UNKNOWN]

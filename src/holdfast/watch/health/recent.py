@@ -6,18 +6,22 @@ left out of medians. A median does not mind some slow micro-batches on a busy ma
 
 from __future__ import annotations
 
+import bisect
+import dataclasses
 import itertools
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 from holdfast.watch.health.spread import BusiestGroup, HottestKey, busiest_group, hottest_key
 from holdfast.watch.health.thresholds import Thresholds
 from holdfast.watch.history import History
-from holdfast.watch.records import BatchRecord, StepRecord
+from holdfast.watch.records import BatchRecord, EventRecord, StepRecord
 
-__all__ = ["Recent", "has_input", "median", "quarters", "rises"]
+__all__ = ["Recent", "has_input", "median", "quarters", "rises", "steady"]
 
 _PARTS = 4
 _TREND_MIN = 12
@@ -98,6 +102,38 @@ class Recent:
     def typical(self, of: Callable[[BatchRecord], float | None]) -> float | None:
         """The median over the window of what a micro-batch has, if it has it."""
         return median(value for batch in self.window if (value := of(batch)) is not None)
+
+
+def steady(history: History) -> History:
+    """The history as it would be if the clock had never been set back: what came before such a moment is as much earlier.
+    Else what took ten minutes may seem to have taken none."""
+    shift_ms, next_ms = 0, None
+    moved: list[BatchRecord] = []
+    for batch in reversed(history.batches):
+        if next_ms is not None and batch.at_ms + shift_ms > next_ms:
+            shift_ms = next_ms - max(batch.duration_ms, 0) - batch.at_ms
+        next_ms = batch.at_ms + shift_ms
+        moved.append(msgspec.structs.replace(batch, at_ms=next_ms) if shift_ms else batch)
+    batches = moved[::-1] if shift_ms else history.batches
+    events = _before_what_followed(history.events, batches)
+    if not shift_ms and events is None:
+        return history
+    return dataclasses.replace(history, batches=batches, events=history.events if events is None else events)
+
+
+def _before_what_followed(events: Sequence[EventRecord], batches: Sequence[BatchRecord]) -> list[EventRecord] | None:
+    """The events, none later than the micro-batch that came after it; None if that is so already."""
+    last = batches[-1] if batches else None
+    late = [] if last is None else [e for e in events if e.at_ms > last.at_ms and _number(e) < last.batch]
+    if not late:
+        return None
+    numbers = [batch.batch for batch in batches]
+    at = {id(event): batches[bisect.bisect_right(numbers, _number(event))].at_ms for event in late}
+    return [msgspec.structs.replace(e, at_ms=min(e.at_ms, at[id(e)])) if id(e) in at else e for e in events]
+
+
+def _number(event: EventRecord) -> int:
+    return -1 if event.batch is None else event.batch
 
 
 def has_input(batch: BatchRecord) -> bool:

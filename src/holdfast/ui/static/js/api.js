@@ -86,9 +86,11 @@ export function useSeries(job, version, range) {
     const wait = before && range === "whole" ? Math.max(kept.current.asked + WHOLE_MS - Date.now(), 0) : 0;
     if (wait) await later(wait, signal);
     kept.current.asked = Date.now();
-    const found = await get(address(`/api/jobs/${job}/series`, { points, since, whole: range === "whole" ? "true" : undefined }), signal);
-    const next = grows && found.batch.length ? joined(before, found, points) : found;
-    kept.current = { ...kept.current, key, series: found.batch.length || !grows ? next : null };
+    const asked = (from) => get(address(`/api/jobs/${job}/series`, { points, since: from, whole: range === "whole" ? "true" : undefined }), signal);
+    const found = await asked(since);
+    // A job that went back, or another one in its place: what was told before does not hold.
+    const next = !grows ? found : found.rewrites === before.rewrites ? joined(before, found, points) : await asked();
+    kept.current = { ...kept.current, key, series: next };
     return next;
   };
   useAsked(key, version, ask, (next) => { setSeries(next); setProblem(null); }, setProblem);
@@ -104,7 +106,7 @@ function later(ms, signal) {
 
 // Two parts of a series as one: where they overlap, the newer one holds.
 function joined(before, newer, points) {
-  const first = newer.batch[0];
+  const first = newer.batch.length ? newer.batch[0] : Infinity;
   const keep = before.batch.findIndex((number) => number >= first);
   const head = keep < 0 ? before.batch.length : keep;
   const length = head + newer.batch.length;
