@@ -39,7 +39,7 @@ LONGEST = (
     "integration/test_file_sources.py",
 )
 
-_FOLDERS = ("fault", "ops", "integration", "stored", "browser", "package", "contract", "property", "unit")
+_FOLDERS = ("fault", "ops", "integration", "stored", "browser", "package", "texts", "contract", "property", "unit")
 
 
 class LongestFirst(LoadScopeScheduling):

@@ -62,8 +62,9 @@ def examples(asked: int) -> int:
 
 
 def marks_of_folder(folder: str) -> list[str]:
-    """The marks that all tests of a folder have. In `contract` it depends on the runtime, which its own conftest knows."""
-    return [] if folder in ("unit", "property", "contract") else ["slow"]
+    """The marks that all tests of a folder have. In `contract` it depends on the runtime,
+    which its own conftest knows; in `texts` a few tests say so themselves."""
+    return [] if folder in ("unit", "property", "contract", "texts") else ["slow"]
 
 
 def is_in_tier(tier: Tier, marks: set[str]) -> bool:

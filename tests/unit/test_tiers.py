@@ -58,7 +58,7 @@ def test_marks_decide():
 def test_folders_that_need_spark_are_not_fast():
     slow = {name for name in {Path(file).parts[0] for file in FILES} if "slow" in tiers.marks_of_folder(name)}
     assert slow >= {"fault", "integration", "ops"}
-    assert not slow & {"contract", "property", "unit"}
+    assert not slow & {"contract", "property", "texts", "unit"}
 
 
 def test_a_larger_tier_has_more_of_everything():

@@ -1,0 +1,143 @@
+"""An article on state in Flink: its counter, its SQL, its settings; its time to live is in unit/test_flink.py."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast as hf
+from holdfast.testing import TestStream, run
+
+from .snippets import run_snippet
+
+HOUR = 3600
+
+COUNTER = """
+# Conceptually: what Flink is doing for a tumbling window aggregation
+state = {}  # zone_id → (count, total_revenue)
+
+for event in stream:
+    zone = event['PULocationID']
+    if zone not in state:
+        state[zone] = {'count': 0, 'total': 0.0}
+    state[zone]['count'] += 1
+    state[zone]['total'] += event['total_amount']
+
+# When window closes: emit aggregated results, reset state
+"""
+
+RIDES = [(132, 52.0, 600), (48, 9.5, 900), (132, 61.5, 1800), (132, 70.0, 4000), (48, 8.0, 7199)]
+"""Zone, amount and time of pickup."""
+
+
+class ZoneCounter(hf.DoFn):
+    """The article's loop, with its dict as a cell."""
+
+    STATE = hf.ValueStateSpec("state")
+    CLOSES = hf.TimerSpec("closes", hf.TimeDomain.WATERMARK)
+
+    def process(
+        self,
+        element,
+        window=hf.DoFn.WindowParam,
+        state=hf.DoFn.StateParam(STATE),
+        closes=hf.DoFn.TimerParam(CLOSES),
+    ):
+        _, event = element
+        sums = state.read() or {"count": 0, "total": 0.0}
+        sums["count"] += 1
+        sums["total"] += event["total_amount"]
+        state.write(sums)
+        closes.set(window.end)
+
+    @hf.on_timer(CLOSES)
+    def on_close(self, zone=hf.DoFn.KeyParam, state=hf.DoFn.StateParam(STATE)):
+        yield zone, state.read()
+        state.clear()
+
+
+def rides():
+    elements = [
+        hf.TimestampedValue((zone, {"PULocationID": zone, "total_amount": amount}), at) for zone, amount, at in RIDES
+    ]
+    return TestStream().add_elements(elements[:3]).crash().add_elements(elements[3:])
+
+
+def test_the_counter_of_each_zone():
+    """Changes: the dict is a cell. In each hour it holds what the article's own loop gives for that hour."""
+    out = run(ZoneCounter(), rides().advance_watermark_to(2 * HOUR), windowing=hf.FixedWindows(HOUR))
+    expected = []
+    for hour in range(2):
+        events = [{"PULocationID": zone, "total_amount": amount} for zone, amount, at in RIDES if at // HOUR == hour]
+        expected += sorted(run_snippet(COUNTER, {}, stream=events)["state"].items())
+    assert sorted(out.values[:2]) + sorted(out.values[2:]) == expected
+    assert out.keys() == []
+
+
+def test_trips_and_revenue_of_each_zone_and_hour():
+    """Changes: methods for SQL. TUMBLE is FixedWindows, GROUP BY the key, and COUNT and SUM are combiners."""
+    trips = hf.CombinePerKey({"num_trips": hf.Count(), "revenue": hf.Sum("total_amount")})
+    out = run(trips, rides().advance_watermark_to(2 * HOUR), windowing=hf.FixedWindows(HOUR))
+    found = sorted(
+        (output.window.start.micros // 3_600_000_000, output.value[0], *output.value[1].values()) for output in out
+    )
+    assert found == [(0, 48, 1, 9.5), (0, 132, 2, 113.5), (1, 48, 1, 8.0), (1, 132, 1, 70.0)]
+
+
+SETTINGS = """
+state.backend: rocksdb
+state.backend.rocksdb.localdir: /tmp/flink-state
+state.checkpoints.dir: s3://my-bucket/flink-checkpoints
+"""
+
+ENVIRONMENT = """
+env = StreamExecutionEnvironment.get_execution_environment()
+
+# Checkpoint every 60 seconds
+env.enable_checkpointing(60_000)
+
+# Minimum time between checkpoints (prevent checkpoint overlap under slow conditions)
+env.get_checkpoint_config().set_min_pause_between_checkpoints(30_000)
+
+# Tolerate 3 consecutive checkpoint failures before failing the job
+env.get_checkpoint_config().set_tolerable_checkpoint_failure_number(3)
+"""
+
+
+class Environment:
+    """Stands in for Flink's: notes what it is told, as the options of a job."""
+
+    def __init__(self):
+        self.options = {}
+
+    def get_execution_environment(self):
+        return self
+
+    get_checkpoint_config = get_execution_environment
+
+    def enable_checkpointing(self, millis):
+        self.options["checkpoint_interval"] = hf.Duration.of_millis(millis)
+
+    def set_min_pause_between_checkpoints(self, millis):
+        self.options["min_pause"] = hf.Duration.of_millis(millis)
+
+    def set_tolerable_checkpoint_failure_number(self, failures):
+        self.options["tolerable_failures"] = failures
+
+
+def test_the_settings():
+    """Changes: they are options of a job. What the article writes is what the job has: no number or name differs."""
+    pytest.importorskip("pyspark")
+    from holdfast.spark.job.triggers import Every
+
+    lines = dict(line.split(": ") for line in SETTINGS.strip().splitlines())
+    environment = Environment()
+    run_snippet(ENVIRONMENT, {}, StreamExecutionEnvironment=environment)
+    job = hf.Job(
+        "rides",
+        checkpoint=lines["state.checkpoints.dir"],
+        backend=lines["state.backend"],
+        state_dir=lines["state.backend.rocksdb.localdir"],
+        **environment.options,
+    )
+    assert job._trigger == Every(hf.Duration(60))
+    assert (job._tolerated_failures, job._backend) == (3, "disk")
