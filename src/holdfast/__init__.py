@@ -8,7 +8,7 @@ up when they are first used, so that a tool which reads a checkpoint does not lo
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from holdfast import coders, core, flink, metrics, pvalue, transforms, trigger, utils, watch
+    from holdfast import coders, core, flink, metrics, pvalue, recipes, transforms, trigger, utils, watch
     from holdfast.errors import (
         CheckpointError,
         CheckpointLocked,
@@ -330,6 +330,7 @@ __all__ = [
     "metrics",
     "on_timer",
     "pvalue",
+    "recipes",
     "session",
     "sinks",
     "sources",
@@ -475,6 +476,7 @@ _MODULES = {
     "flink": "holdfast.flink",
     "metrics": "holdfast.metrics",
     "pvalue": "holdfast.pvalue",
+    "recipes": "holdfast.recipes",
     "transforms": "holdfast.transforms",
     "trigger": "holdfast.trigger",
     "utils": "holdfast.utils",

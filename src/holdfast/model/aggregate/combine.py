@@ -181,7 +181,7 @@ class FieldCombineFn(CombineFn[Any, AccumulatorT, OutputT]):
 
     def add_input(self, mutable_accumulator: AccumulatorT, element: Any) -> AccumulatorT:
         if self.field is not None:
-            element = _field_of(element, self.field)
+            element = field_of(element, self.field)
             if element is None:
                 return mutable_accumulator
         return self._add(mutable_accumulator, element)
@@ -193,7 +193,7 @@ class FieldCombineFn(CombineFn[Any, AccumulatorT, OutputT]):
         """The values that `_add` would be given for these elements."""
         if self.field is None:
             return elements
-        values = (_field_of(element, self.field) for element in elements)
+        values = (field_of(element, self.field) for element in elements)
         return (value for value in values if value is not None)
 
     def default_label(self) -> str:
@@ -203,7 +203,7 @@ class FieldCombineFn(CombineFn[Any, AccumulatorT, OutputT]):
         return f"{type(self).__name__}({'' if self.field is None else repr(self.field)})"
 
 
-def _field_of(element: Any, field: str) -> Any:
+def field_of(element: Any, field: str) -> Any:
     kind = type(element)
     # A named tuple has its fields as attributes; rows, mappings and most others have them as items.
     if hasattr(kind, "__getitem__") and not hasattr(kind, "_fields"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from holdfast.errors import OutputError
 from holdfast.model.functions import params
@@ -46,6 +46,11 @@ class DoFn:
     PaneInfoParam: PaneInfo = Param(ParamKind.PANE_INFO)  # type: ignore[assignment]
     SideInputParam: Any = Param(ParamKind.SIDE_INPUT)
     DynamicTimerTagParam: str = Param(ParamKind.TIMER_TAG)  # type: ignore[assignment]
+
+    needs_time_sorted_input: ClassVar[bool] = False
+    """Whether the function is right only if a key's elements come in order of event time. Its steps are then refused
+    unless they say requires_time_sorted_input=True."""
+
     if TYPE_CHECKING:
 
         @staticmethod

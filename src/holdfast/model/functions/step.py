@@ -139,6 +139,11 @@ def build_step(fn: DoFn, options: StepOptions = _DEFAULTS, *, input_problems: It
             "stateful DoFn: only an aggregation says how. Use FixedWindows, SlidingWindows or GlobalWindows, and keep "
             "sessions in cells of your own with a timer for their end."
         )
+    if fn.needs_time_sorted_input and time_sorted is not True:
+        problems.append(
+            f"{type(fn).__name__} is right only if a key's elements come in order of event time; give the step "
+            "requires_time_sorted_input=True."
+        )
     tags = step_tags(options, problems)
     if problems:
         raise InvalidStep(step_name, dict.fromkeys(problems))
