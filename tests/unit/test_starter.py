@@ -121,7 +121,7 @@ def test_templates_of_another_package_are_found(tmp_path, monkeypatch):
     folder = tmp_path / "others" / "templates" / "own"
     folder.mkdir(parents=True)
     (tmp_path / "others" / "__init__.py").write_text("")
-    for entry in files("holdfast.starter").joinpath("templates", "dedup").iterdir():
+    for entry in files("holdfast.starter").joinpath("templates").joinpath("dedup").iterdir():
         (folder / entry.name).write_text(entry.read_text().replace("$package.dedup", "$package.own"))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(templates_module, "HOMES", ["holdfast.starter", "others"])
