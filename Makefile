@@ -14,7 +14,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## see it work: two fraud rules over a generated stream of payments, and a kill -9
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/holdfast demo
 
 test-fast: $(READY) ## run the tests that need no Spark
 	@$(BIN)/python -m pytest --tier fast -n auto

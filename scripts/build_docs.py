@@ -1,164 +1,125 @@
-"""Builds the documentation as static HTML: the guides of docs/*.md, and a reference of the public names from docstrings.
+"""Lays out the documentation as a site's pages, and builds the site. A warning of the builder is an error.
 
-Usage: build_docs.py [FOLDER]; the folder is build/docs unless one is given. A warning is an error.
+Usage: build_docs.py [zensical | mkdocs]; `mkdocs.yml` says from where and to where.
+
+The pages are the repository's own: they and whatever they link to keep their places, so relative links hold. The reference is
+made here, a page for each topic, with an entry for each public name, which mkdocstrings fills in from the docstrings.
 """
 
 from __future__ import annotations
 
-import html
 import importlib
-import itertools
 import re
 import shutil
+import subprocess
 import sys
 import types
-import typing
-import warnings
 from pathlib import Path
-from string import Template
-
-import pdoc
-from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("holdfast", "holdfast.testing", "holdfast.ops", "holdfast.watch")
+PAGES = ROOT / "build" / "pages"
+BEGIN = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+COMMANDS = {
+    "zensical": ["zensical", "build", "--strict", "--clean"],
+    "mkdocs": ["mkdocs", "build", "--strict", "--quiet", "--clean"],
+}
 
-PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title · Holdfast</title>
-<style>
-body { font: 16px/1.55 system-ui, sans-serif; color: #212529; max-width: 54rem; margin: 0 auto; padding: 1.5rem; }
-nav { border-bottom: 1px solid #dee2e6; padding-bottom: .6rem; margin-bottom: 1.5rem; }
-nav a { margin-right: 1rem; }
-a { color: #0b5394; }
-h1, h2, h3 { line-height: 1.25; margin-top: 2rem; }
-pre { background: #f6f8fa; padding: .8rem 1rem; border-radius: 6px; overflow-x: auto; }
-code { font: .9em ui-monospace, monospace; background: #f6f8fa; padding: .1em .25em; border-radius: 3px; }
-pre code { padding: 0; }
-table { border-collapse: collapse; display: block; overflow-x: auto; }
-th, td { border: 1px solid #dee2e6; padding: .3rem .6rem; text-align: left; vertical-align: top; }
-</style>
-</head>
-<body>
-<nav><a href="${up}index.html">Holdfast</a><a href="${up}reference/holdfast.html">Reference</a></nav>
-$body
-</body>
-</html>
-""")
+TOPICS = {
+    "functions": ("Functions", "holdfast.model.functions"),
+    "state": ("State", "holdfast.model.state"),
+    "time": ("Time and timers", "holdfast.model.time"),
+    "windows": ("Windows", "holdfast.model.windows"),
+    "aggregations": ("Aggregations", "holdfast.model.aggregate"),
+    "coders": ("Coders", "holdfast.model.coders"),
+    "metrics": ("Metrics", "holdfast.model.metrics"),
+    "spark": ("On Spark", "holdfast.spark"),
+    "errors": ("Errors", "holdfast.errors"),
+}
+"""Of `holdfast`: the page, its title, and where what is on it is defined."""
+MODULES = ("holdfast.spark.sinks", "holdfast.spark.sources", "holdfast.testing", "holdfast.watch", "holdfast.ops")
+"""Each has a page of its own."""
 
 
-def build(folder: Path) -> None:
-    """Everything, into a folder that is made anew."""
+def lay_out(folder: Path = PAGES) -> None:
+    """All pages, into a folder that is made anew."""
     shutil.rmtree(folder, ignore_errors=True)
-    modules = public_modules()
-    build_reference(folder / "reference", modules)
-    guides = sorted((ROOT / "docs").glob("*.md"))
-    decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-    build_pages(folder, [*guides, *decisions])
-    (folder / "index.html").write_text(page(contents(guides, decisions, modules), ""), encoding="utf-8")
-
-
-def build_pages(folder: Path, sources: list[Path]) -> None:
-    """These files and whatever they link to, laid out as in the repository, so that relative links hold."""
-    waiting, seen = list(sources), set(sources)
+    waiting = [ROOT / name for name in BEGIN] + sorted((ROOT / "docs").rglob("*"))
+    seen = set(waiting)
     while waiting:
         source = waiting.pop()
+        if not source.is_file():
+            continue
         target = folder / source.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if source.suffix != ".md":
-            shutil.copyfile(source, target)
-            continue
-        text = source.read_text(encoding="utf-8")
-        up = "../" * (len(source.relative_to(ROOT).parts) - 1)
-        target.with_suffix(".html").write_text(page(text, up), encoding="utf-8")
-        found = {path for path in linked_files(source, text) if path.is_file()} - seen
-        waiting += found
-        seen |= found
+        shutil.copyfile(source, target)
+        if source.suffix == ".md":
+            found = set(linked_files(source)) - seen
+            waiting += found
+            seen |= found
+    for name, text in reference().items():
+        (folder / "reference").mkdir(exist_ok=True)
+        (folder / "reference" / f"{name}.md").write_text(text, encoding="utf-8")
 
 
-def linked_files(source: Path, text: str) -> list[Path]:
+def linked_files(source: Path) -> list[Path]:
+    """The files to which a page links; a link that leads nowhere is for the builder to find."""
+    text = source.read_text(encoding="utf-8")
     addresses = [address.partition("#")[0] for address in LINK.findall(text) if "://" not in address]
     return [(source.parent / address).resolve() for address in addresses if address]
 
 
-def public_modules() -> list[str]:
-    """The packages that users import from, and the modules among their public names."""
-    found = list(PACKAGES)
-    for package in map(importlib.import_module, PACKAGES):
-        for name in package.__all__:
-            thing = getattr(package, name)
-            # Names that need Spark are looked up when they are first used; pdoc reads only what is there already.
-            vars(package)[name] = thing
-            if isinstance(thing, types.ModuleType):
-                found.append(thing.__name__)
-            if hasattr(thing, "_fields"):
-                # Python makes the constructor of a NamedTuple in no module, where its annotations mean nothing.
-                thing.__new__.__annotations__ = typing.get_type_hints(thing)
-    return sorted(set(found))
+def reference() -> dict[str, str]:
+    """The pages of the reference, by name."""
+    pages = {}
+    for page, names in names_by_page().items():
+        title = TOPICS[page][0] if page in TOPICS else f"`{page}`"
+        about = "" if page in TOPICS else f"{introduction(importlib.import_module(page))}\n\n"
+        pages[page] = f"# {title}\n\n{about}" + "\n".join(f"::: {name}\n" for name in names)
+    return pages
 
 
-def build_reference(folder: Path, names: list[str]) -> None:
-    """A page for each module, and the index that the search box uses."""
-    version = importlib.import_module("holdfast").__version__
-    pdoc.render.configure(docformat="markdown", show_source=False, footer_text=f"Holdfast {version}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        modules = {name: pdoc.doc.Module.from_name(name) for name in names}
-        for name, module in modules.items():
-            target = folder / (name.replace(".", "/") + ".html")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(pdoc.render.html_module(module, modules), encoding="utf-8")
-        (folder / "index.html").write_text(pdoc.render.html_index(modules), encoding="utf-8")
-        (folder / "search.js").write_text(pdoc.render.search_index(modules), encoding="utf-8")
+def names_by_page() -> dict[str, list[str]]:
+    """Which names are on which page, where they are defined. Every public name is on one, and on no other."""
+    found: dict[str, list[str]] = {page: [] for page in TOPICS}
+    for place in defined("holdfast"):
+        pages = [page for page, (_, prefix) in TOPICS.items() if place.startswith(f"{prefix}.")]
+        found[pages[0]].append(place)
+    for module in MODULES:
+        there = {place for places in found.values() for place in places}
+        found[module] = [place for place in defined(module) if place not in there]
+    return found
 
 
-def page(markdown: str, up: str) -> str:
-    """A page of Markdown as HTML; `up` leads to the folder of the index."""
-    parser = MarkdownIt("commonmark").enable("table")
-    tokens = parser.parse(markdown)
-    title = "Holdfast"
-    for opening, inline in itertools.pairwise(tokens):
-        if opening.type == "heading_open":
-            opening.attrSet("id", anchor(inline.content))
-            title = inline.content if opening.tag == "h1" else title
-    for token in tokens:
-        for link in token.children or ():
-            if link.type == "link_open":
-                link.attrSet("href", linked(str(link.attrGet("href"))))
-    body = parser.renderer.render(tokens, parser.options, {})
-    return PAGE.substitute(title=html.escape(title), up=up, body=body)
+def defined(package: str) -> list[str]:
+    """The public names of a package that are no modules, each with where it is defined: there is what is said of it."""
+    offered = importlib.import_module(package)
+    places = []
+    for name in offered.__all__:
+        thing = getattr(offered, name)
+        if isinstance(thing, types.ModuleType) or name == "__version__":
+            continue
+        homes = {**vars(offered).get("_HOMES", {}), **vars(offered).get("_ON_SPARK", {})}
+        home = homes.get(name, getattr(thing, "__module__", package))
+        has_it = home.startswith("holdfast") and hasattr(importlib.import_module(home), name)
+        places.append(f"{home if has_it else package}.{name}")
+    return places
 
 
-def anchor(heading: str) -> str:
-    """What a link to a heading calls it: lower case, words joined by hyphens."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+def introduction(module: types.ModuleType) -> str:
+    return (module.__doc__ or "").strip()
 
 
-def linked(address: str) -> str:
-    """Files of Markdown link to each other as such; here they are pages."""
-    if "://" in address:
-        return address
-    return re.sub(r"\.md(?=#|$)", ".html", address)
-
-
-def contents(guides: list[Path], decisions: list[Path], modules: list[str]) -> str:
-    def title(path: Path) -> str:
-        return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
-
-    lines = ["# Holdfast", "", "Stateful stream processing for PySpark.", "", "## Guides", ""]
-    lines += [f"* [{title(path)}](docs/{path.stem}.html)" for path in guides]
-    lines += ["", "## Reference", ""]
-    lines += [f"* [`{name}`](reference/{name.replace('.', '/')}.html)" for name in modules]
-    lines += ["", "## Decisions", ""]
-    lines += [f"* [{title(path)}](docs/decisions/{path.stem}.html)" for path in decisions]
-    return "\n".join(lines) + "\n"
+def build(builder: str) -> int:
+    """The site, by one of the two; its exit code."""
+    name, *words = COMMANDS[builder]
+    program = Path(sys.executable).with_name(name)
+    return subprocess.run([str(program), *words], cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
-    destination = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "docs"
-    build(destination)
-    print(f"The documentation is in {destination}; open {destination / 'index.html'}")
+    lay_out()
+    code = build(sys.argv[1] if len(sys.argv) > 1 else "zensical")
+    if code == 0:
+        print(f"The documentation is in {ROOT / 'build' / 'docs'}; open index.html there")
+    sys.exit(code)

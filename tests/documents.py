@@ -2,6 +2,8 @@
 
 A Python block runs in memory, or on Spark if `<!-- on spark -->` stands above it, which may also ask for PostgreSQL or
 Kafka. A block of shell commands is run against a checkpoint. There is no way to say that a block is not run.
+
+A page that is followed from an empty folder is another matter: its Python is files, and a shell runs its commands.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 WITH_EXAMPLES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+WALKS = [ROOT / "docs" / "five-minutes.md", ROOT / "docs" / "tutorial.md"]
+"""Pages that are followed to the letter, from an empty folder: tests/integration/test_walks.py."""
+WITH_EXAMPLES = [page for page in WITH_EXAMPLES if page not in WALKS]
 ON_SPARK = "<!-- on spark -->"
 WITH_POSTGRES = "<!-- on spark, with PostgreSQL -->"
 WITH_KAFKA = "<!-- on spark, with kafka -->"

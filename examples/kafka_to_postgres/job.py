@@ -14,9 +14,7 @@ import sys
 from pathlib import Path
 
 import holdfast as hf
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from velocity import Velocity
+from holdfast.demo.velocity import Velocity
 
 RUN = Path(__file__).with_name("run")
 PAYMENTS = "card string not null, amount double, paid_at timestamp not null"

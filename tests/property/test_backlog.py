@@ -21,6 +21,9 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 import holdfast.testing
+from holdfast.demo import job as fraud_job
+from holdfast.demo.travel import ImpossibleTravel
+from holdfast.demo.velocity import Velocity
 from holdfast.model.functions.params import Param, ParamKind
 from holdfast.testing import Results, TestStream, run
 from tiers import examples
@@ -28,10 +31,7 @@ from tiers import examples
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import fraud_job
 from anomalies import PredictAsYouGo
-from travel import ImpossibleTravel
-from velocity import Velocity
 
 from contract import test_examples as contract
 from documents import in_memory

@@ -7,7 +7,7 @@ import typer
 from holdfast import ops
 from holdfast.cli.main import commands as all_commands
 
-WITHOUT_A_FUNCTION = {"run", "top", "ui"}
+WITHOUT_A_FUNCTION = {"demo", "new", "run", "top", "ui"}
 """A script is run as `python` runs it: from Python, import it."""
 WITHOUT_A_COMMAND = {"open_checkpoint", "read_changes", "read_state", "stream_changes"}
 """They give what only a program can hold."""

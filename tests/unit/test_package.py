@@ -174,7 +174,7 @@ def imports(path, inside_functions=True):
                 yield node.module
 
 
-PACKAGES = ["model", "recipes", "engine", "checkpoint", "watch", "spark", "ops", "ui", "cli"]
+PACKAGES = ["model", "recipes", "engine", "checkpoint", "watch", "spark", "ops", "ui", "demo", "starter", "cli"]
 """From the lowest to the highest. Whatever a module imports is in its own package, or in one before it."""
 
 ROOMS = {

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
+from holdfast.demo.payments import Payment
+from holdfast.demo.velocity import Velocity
 from holdfast.testing import TestStream, run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -85,10 +87,6 @@ def test_the_readme_lets_payments_come_in_order_and_declares_ten_seconds() -> No
 
 def test_the_rule_of_the_demo_is_the_same(velocity: type[hf.DoFn]) -> None:
     """Both alert at the same times; the demo's rows have more columns."""
-    sys.path.insert(0, str(ROOT / "examples"))
-    from payments import Payment
-    from velocity import Velocity
-
     times = [0, 20, 40, 80, 75, 90, 100, 400, 401, 402, 403, 404, 405]
     row = Payment(0, CARD, 1.0, "Oslo", 0.0, 0.0, "")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import holdfast as hf
+from holdfast.demo.payments import Payment
+
+__all__ = ["PAYMENTS_MAX", "SPAN_SECONDS", "Velocity"]
 
 PAYMENTS_MAX = 5
 SPAN_SECONDS = 180
@@ -22,7 +24,7 @@ class Velocity(hf.DoFn):
 
     def process(
         self,
-        element: Any,
+        element: tuple[str, Payment],
         paid_at: hf.Timestamp = hf.DoFn.TimestampParam,
         recent: hf.OrderedListState[float] = hf.DoFn.StateParam(RECENT),
         quiet: hf.Timer = hf.DoFn.TimerParam(QUIET),

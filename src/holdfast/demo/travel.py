@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import holdfast as hf
+from holdfast.demo.payments import Payment
+
+__all__ = ["DISTANCE_KM_MIN", "SPEED_KMH_MAX", "ImpossibleTravel", "distance_km", "is_on_earth"]
 
 SPEED_KMH_MAX = 1000.0
 DISTANCE_KM_MIN = 500.0
@@ -36,12 +38,12 @@ class ImpossibleTravel(hf.DoFn):
 
     def process(
         self,
-        element: Any,
+        element: tuple[str, Payment],
         paid_at: hf.Timestamp = hf.DoFn.TimestampParam,
         places: hf.OrderedListState[tuple[float, float, str]] = hf.DoFn.StateParam(PLACES),
     ) -> Iterator[tuple[str, str, hf.Timestamp, str]]:
         card, payment = element
-        if not is_on_earth(payment.lat, payment.lon):
+        if payment.lat is None or payment.lon is None or not is_on_earth(payment.lat, payment.lon):
             raise ValueError(f"a position of {payment.lat}, {payment.lon}")
         known = places.read()
         if known:
