@@ -116,6 +116,7 @@ if _typing.TYPE_CHECKING:
         AsSingleton,
         SideInput,
     )
+    from holdfast.model.functions.stateless import Filter, FlatMap, Map
     from holdfast.model.metrics import (
         Metrics,
     )
@@ -235,7 +236,9 @@ __all__ = [
     "Every",
     "Explanation",
     "FastPrimitivesCoder",
+    "Filter",
     "FixedWindows",
+    "FlatMap",
     "FlatMapGroupsWithState",
     "FloatCoder",
     "GlobalWindow",
@@ -260,6 +263,7 @@ __all__ = [
     "LimitExceeded",
     "Limits",
     "ListCoder",
+    "Map",
     "MapCoder",
     "MapGroupsWithState",
     "MapState",
@@ -381,7 +385,9 @@ _HOMES = {
     "DoFn": "holdfast.model.functions.dofn",
     "Duration": "holdfast.model.time.timestamps",
     "FastPrimitivesCoder": "holdfast.model.coders",
+    "Filter": "holdfast.model.functions.stateless",
     "FixedWindows": "holdfast.model.windows.ready",
+    "FlatMap": "holdfast.model.functions.stateless",
     "FlatMapGroupsWithState": "holdfast.model.functions.group_state",
     "FloatCoder": "holdfast.model.coders",
     "GlobalWindow": "holdfast.model.windows.ready",
@@ -406,6 +412,7 @@ _HOMES = {
     "ListCoder": "holdfast.model.coders",
     "MAX_TIMESTAMP": "holdfast.model.time.timestamps",
     "MIN_TIMESTAMP": "holdfast.model.time.timestamps",
+    "Map": "holdfast.model.functions.stateless",
     "MapCoder": "holdfast.model.coders",
     "MapGroupsWithState": "holdfast.model.functions.group_state",
     "MapState": "holdfast.model.state.specs",

@@ -600,7 +600,7 @@ class TestFunction:
     def test_a_class_in_place_of_an_instance(self):
         assert only_problem(Fine) == "Fine is the class; give an instance, Fine()."
 
-    @pytest.mark.parametrize("fn", [len, "fn", None, int], ids=repr)
+    @pytest.mark.parametrize("fn", [5, "fn", None, int], ids=repr)
     def test_what_is_no_dofn(self, fn):
         assert only_problem(fn) == f"{fn!r} is not a DoFn: derive a class from holdfast.DoFn and give an instance of it."
 

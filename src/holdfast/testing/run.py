@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.engine.backends.choice import backend_problems
@@ -14,6 +15,7 @@ from holdfast.model.functions.culprits import sending_problems
 from holdfast.model.functions.dofn import DoFn
 from holdfast.model.functions.grouping import CombinePerKey, GroupByKey, build
 from holdfast.model.functions.options import DurationLike, StepOptions
+from holdfast.model.functions.stateless import as_function, own_side_inputs
 from holdfast.model.functions.step import MAIN_TAG, Step
 from holdfast.model.windows.ready import WindowFn
 from holdfast.testing.memory_runtime import MemoryRuntime
@@ -27,7 +29,7 @@ __all__ = ["run"]
 
 
 def run(
-    fn: DoFn | CombinePerKey | GroupByKey,
+    fn: DoFn | CombinePerKey | GroupByKey | Callable[..., Iterable[object] | None],
     stream: TestStream,
     *,
     windowing: WindowFn | None = None,
@@ -40,7 +42,7 @@ def run(
     runtime: Literal["memory", "spark"] = "memory",
     **options: Unpack[DoFnOptions],
 ) -> Results:
-    """Runs a DoFn or an aggregation over the script and returns its outputs, final state and counters.
+    """Runs a function or an aggregation over the script and returns its outputs, final state and counters.
 
     Takes the options of `par_do` and `window_into`, so that a test reads like the job; `key_groups` is 1 by default. In
     memory `output` is ignored: values come out as the function gave them. `outputs` declares tags besides the main one; if
@@ -56,6 +58,8 @@ def run(
     }
     tags = None if outputs is None else outputs if isinstance(outputs, str) else tuple(t for t in outputs if t != MAIN_TAG)
     given = StepOptions.of("run", options, outputs=tags, **windows)
+    fn, sides = own_side_inputs(as_function(fn), given.side_inputs, given.name or "")
+    given = replace(given, side_inputs=sides)
 
     def make_step(problems: Iterable[str] = ()) -> Step:
         return build(_copied(fn), given, input_problems=problems)

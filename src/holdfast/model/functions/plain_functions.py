@@ -20,7 +20,7 @@ def label_of(fn: object, otherwise: str) -> str:
 
 def module_of(fn: object) -> str:
     """The module whose code travels with the function."""
-    return str(_inner(fn).__module__)
+    return str(getattr(_inner(fn), "__module__", "builtins"))
 
 
 def call_problems(fn: Any, method: str, parameters: Sequence[str]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.params import ParamKind
 from holdfast.model.functions.side_inputs import SideInput
 from holdfast.model.functions.signature import MethodSignature, read_signature
+from holdfast.model.functions.stateless import PlainFunction
 from holdfast.model.state.limits import Limits
 from holdfast.model.state.specs import State, StateSpec
 from holdfast.model.time.timers import TimerSpec, timers_of
@@ -224,6 +225,8 @@ def read_windowing(windowing: WindowFn | None, allowed_lateness: Any, problems: 
 def _process_signature(fn: DoFn) -> MethodSignature:
     if isinstance(fn, BatchDoFn):
         return batch_signature(fn)
+    if isinstance(fn, PlainFunction):
+        return fn.process_signature()
     if type(fn).process is DoFn.process:
         return MethodSignature("process", fn.process, problems=[f"{type(fn).__name__} has no process method."])
     return read_signature(fn.process, "process", allowed=_PROCESS, element_first=True)

@@ -23,6 +23,7 @@ from holdfast.model.functions.group_state import (
 from holdfast.model.functions.grouping import CombinePerKey, GroupByKey, trigger_problems
 from holdfast.model.functions.interval_join import JoinKind, Span
 from holdfast.model.functions.options import DurationLike, StepOptions
+from holdfast.model.functions.stateless import PlainFunction, as_function, own_side_inputs
 from holdfast.model.functions.step import read_windowing
 from holdfast.model.state.ttl import Ttl
 from holdfast.model.windows.ready import WindowFn
@@ -33,6 +34,7 @@ from holdfast.spark.steps.join import build_join
 from holdfast.spark.steps.map_with_state import spread_map
 from holdfast.spark.steps.par_do import build_par_do
 from holdfast.spark.steps.source import KeyedSource, read_source
+from holdfast.spark.steps.stateless import build_plain
 from holdfast.spark.types.schemas import Schema
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ S = TypeVar("S")
 
 Combiner = CombineFn[Any, Any, Any] | Callable[[Iterable[Any]], Any]
 TagSchemas = Mapping[str, Schema | None]
+PlainCallable = Callable[..., Iterable[object] | None]
 GroupFunction = Callable[[Any, list[Any], GroupState[Any]], R]
 
 
@@ -127,7 +130,7 @@ class KeyedStream:
     @overload
     def par_do(
         self,
-        fn: DoFn,
+        fn: DoFn | PlainCallable,
         output: Schema | None = None,
         *,
         outputs: None = None,
@@ -138,7 +141,7 @@ class KeyedStream:
     @overload
     def par_do(
         self,
-        fn: DoFn,
+        fn: DoFn | PlainCallable,
         output: Schema | None = None,
         *,
         outputs: TagSchemas,
@@ -148,14 +151,18 @@ class KeyedStream:
 
     def par_do(
         self,
-        fn: DoFn,
+        fn: DoFn | PlainCallable,
         output: Schema | None = None,
         *,
         outputs: TagSchemas | None = None,
         initial_state: DataFrame | None = None,
         **options: Unpack[DoFnOptions],
     ) -> DataFrame | Outputs:
-        """Runs a function over the elements.
+        """Runs a function over the elements: a DoFn, or a plain function of an element, a (key, value) pair, that yields its
+        outputs or returns them in an iterable; `hf.Map` is for one that returns a single output.
+
+        A plain function runs where its rows are, without a shuffle and state, unless it has several `outputs` or options
+        that need key groups.
 
         `output` is the schema of the main output. `side_inputs`: small data that every call may look at.
         `requires_time_sorted_input`: a key's elements come in event-time order, once the watermark has passed them.
@@ -165,9 +172,13 @@ class KeyedStream:
         of (time, value) for an ordered list, and for a combining cell the value to add.
         """
         source = self._source
+        made, sides = own_side_inputs(as_function(fn), options.get("side_inputs", ()), options.get("name") or "")
+        if isinstance(made, PlainFunction) and initial_state is None:
+            given = replace(source.options("par_do", options, outputs), side_inputs=sides)
+            return build_plain(source, made, output=output, outputs=outputs, asked=options, options=given)
         return build_par_do(
             source,
-            fn,
+            made,
             output=output,
             outputs=outputs,
             initial=initial_state,

@@ -22,7 +22,7 @@ from holdfast.spark.graph.catalyst import (
     listed,
 )
 from holdfast.spark.graph.edges import Link
-from holdfast.spark.steps.lineage import children
+from holdfast.spark.steps.lineage import PLAIN_FUNCTION, children
 
 __all__ = ["Weave", "Woven", "multiplies_rows", "spreads_rows", "weaving_problem"]
 
@@ -53,6 +53,8 @@ def weaving_problem(link: Link) -> str | None:
     if "CTE" in name:
         return "a part with a name (WITH ... AS), which can be a temporary view instead"
     if has_python(node):
+        if name == "MapInArrow" and node.functionExpr().name() == PLAIN_FUNCTION:
+            return "a plain function; with key_groups=32 it is a step like the others, and can be there"
         return "a Python function"
     if name not in _SHARED | _MULTIPLYING:
         return name

@@ -51,6 +51,7 @@ __all__ = [
     "stored_time",
     "transformed",
     "wake_soon",
+    "whereabouts",
     "with_batch_time",
 ]
 
@@ -106,7 +107,7 @@ class KeyGroupProcessor:
             wake_soon(self._handle, self._blobs, times, by_clock=self._by_clock)
 
     def _run(self, label: int, packed: list[Packed], times: Any) -> tuple[list[Tagged], bytes | None]:
-        query, batch = _whereabouts()
+        query, batch = whereabouts()
         place = Place(query, self.plan.name, label)
         query += self.plan.clock.scope()
         loaded = WORKER.step(self.plan, query)
@@ -273,7 +274,7 @@ def wake_soon(handle: Any, blobs: SparkStore, times: Any, *, by_clock: bool) -> 
     blobs.put(WAKE, WAKE_TIME.pack(wanted))
 
 
-def _whereabouts() -> tuple[str, int]:
+def whereabouts() -> tuple[str, int]:
     """The query and micro-batch of this task."""
     context = TaskContext.get()
     if context is None:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 __all__ = [
+    "PLAIN_FUNCTION",
     "BuiltStep",
     "analyzed",
     "children",
@@ -29,6 +30,9 @@ __all__ = [
     "steps_in",
     "tasks_vary",
 ]
+
+PLAIN_FUNCTION = "holdfast_plain_function"
+"""The name of the stage that runs a plain function, by which it is told apart from a Python function of Spark's."""
 
 _MARK = re.compile(r"holdfast_step_(\d+)")
 _OUTPUT = re.compile(r"holdfast_output_(\d+)_(\d+)")

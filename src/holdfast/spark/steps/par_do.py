@@ -43,6 +43,7 @@ from holdfast.spark.types.batch_rows import BatchReader
 from holdfast.spark.types.schemas import Schema, read_output_schema
 
 __all__ = [
+    "Given",
     "build_par_do",
     "check_stream",
     "make_plan",
@@ -74,7 +75,7 @@ def build_par_do(
     if initial is not None:
         _check_initial(source, step, initial, options)
     schemas = {tag: output_schema(source, step, tag, schema) for tag, schema in given.items()}
-    named: dict[str, SideInput] = {key: _Given(side) for key, side in step.side_inputs.items()}
+    named: dict[str, SideInput] = {key: Given(side) for key, side in step.side_inputs.items()}
     sent = replace(options, name=step.name, side_inputs=named)
     reader = BatchReader(source.reader()) if isinstance(step.fn, BatchDoFn) else source.reader()
     plan = make_plan(source, step, step.fn, sent, reader, schemas)
@@ -218,7 +219,7 @@ def _is_derived(cls: type[Any]) -> bool:
     )
 
 
-class _Given(SideInput):
+class Given(SideInput):
     """Stands for a side input in the pickled options: its content travels by itself."""
 
     def __init__(self, side_input: SideInput) -> None:
