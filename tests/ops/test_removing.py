@@ -69,12 +69,17 @@ def test_a_key_begins_anew_and_the_others_go_on(spark, payments, checkpoint):
     assert checkpoint_verify(spark, checkpoint, deep=True).problems == []
 
 
+def unlocked(checkpoint):
+    """The checksums of all files but the lock, into which its holder writes the time now and then."""
+    return {name: digest for name, digest in checksums(Path(checkpoint)).items() if name != "holdfast/lock.json"}
+
+
 def test_a_dry_run_shows_it_and_changes_nothing(spark, payments, checkpoint):
     before = checksums(Path(checkpoint))
     with holding(None, checkpoint, "job payments"):
-        during = checksums(Path(checkpoint))
+        during = unlocked(checkpoint)
         shown = remove_state(spark, checkpoint, key=CARD, dry_run=True, limit=1_000)
-        assert checksums(Path(checkpoint)) == during
+        assert unlocked(checkpoint) == during
     assert checksums(Path(checkpoint)) == before
     assert not shown.done
     expected = {cell[:2] + cell[3:4] for cell in cells(spark, checkpoint, hidden=False) if cell[1] == CARD}
