@@ -19,7 +19,7 @@ from holdfast.model.extras import as_missing_extra
 
 __all__ = ["commands", "main", "run"]
 
-_FILES = ("checkpoint", "doctor", "health", "jars", "jobs", "savepoint", "sizing", "state", "top", "ui")
+_FILES = ("checkpoint", "doctor", "health", "jars", "jobs", "learn", "savepoint", "sizing", "state", "top", "ui")
 """Each adds its commands, in this order. A file of one command, or one group, has its name."""
 
 
