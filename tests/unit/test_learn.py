@@ -149,6 +149,7 @@ def test_several_in_one_file():
     [
         ("x = 1\n", "has no class of an exercise"),
         ("class KeyCounterDoFn(\n", "is no Python"),
+        ("import sys\nsys.exit(0)\n", r"fails when it is loaded: SystemExit: 0 \(line 2\)"),
         ("1 / 0\n", r"fails when it is loaded: ZeroDivisionError: division by zero \(line 1\)"),
     ],
 )
@@ -200,9 +201,11 @@ def test_the_commands(capsys):
     assert "stays as it is" in capsys.readouterr().err
     assert main(["learn", "check", str(path)]) == 1
     assert "not written yet" in capsys.readouterr().out
-    path.write_text(BY_NAME["average"].solution, encoding="utf-8")
+    path.write_text(BY_NAME["average"].solution + "\nprint('loaded')\n", encoding="utf-8")
     assert main(["learn", "check", str(path), "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)
+    said = capsys.readouterr()
+    assert said.err == "loaded\n"
+    (told,) = json.loads(said.out)
     assert (told["name"], told["passed"]) == ("average", True)
     assert main(["learn", "--json"]) == 0
     listed = {row["name"]: row["progress"] for row in json.loads(capsys.readouterr().out)}

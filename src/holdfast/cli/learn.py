@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -66,7 +68,9 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check what you have written, in memory; exit code 1 if something is wrong. The file is run."""
-    found = check_file(file)
+    # What the file prints is no part of the document.
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        found = check_file(file)
     note({checked.exercise.name: DONE for checked in found if checked.passed})
 
     def show() -> None:

@@ -81,7 +81,7 @@ def _loaded(path: Path) -> Iterator[dict[str, Any]]:
     try:
         try:
             exec(code, module.__dict__)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(f"{path} fails when it is loaded: {_short(error, path)}") from error
         yield module.__dict__
     finally:
@@ -184,7 +184,7 @@ def _rows(values: Sequence[object]) -> str:
     return ", ".join(map(repr, values)) or "nothing"
 
 
-def _short(error: Exception, path: Path) -> str:
+def _short(error: BaseException, path: Path) -> str:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     where = f" (line {lines[-1]})" if lines else ""
     return f"{type(error).__name__}: {error}{where}"
