@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
+from holdfast.cli.output import console
 from holdfast.errors import InputError
 from holdfast.learn.checking import check_file
 from holdfast.learn.exercises import EXERCISES
@@ -219,8 +220,9 @@ def test_the_commands(capsys):
     assert "choose one of: key-counter" in capsys.readouterr().err
 
 
-def test_the_page_shows_what_the_commands_say(capsys):
+def test_the_page_shows_what_the_commands_say(capsys, monkeypatch):
     """One after the other, as on the page: what stands after `$` is called, and what stands below is its output."""
+    monkeypatch.setattr(console, "_width", 100)  # Whatever terminal the tests run in.
     shown = [line for block in _SESSION.findall(PAGE.read_text(encoding="utf-8")) for line in block.splitlines()]
     said = []
     for line in shown:
