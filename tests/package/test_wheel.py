@@ -54,7 +54,7 @@ COMMANDS = [
         "run job.py", "jars kafka",
     )
 ]  # fmt: skip
-"""Every command but `doctor`, `health` and `top`."""
+"""Every command but `doctor`, `health`, `learn` and `top`."""
 
 
 def clean_environment() -> dict[str, str]:
@@ -66,7 +66,7 @@ def call(*command: object, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(word) for word in command],
         cwd=folder,
-        env=clean_environment(),
+        env={**clean_environment(), "XDG_STATE_HOME": str(folder / "state")},
         capture_output=True,
         text=True,
         check=False,
@@ -193,6 +193,16 @@ def test_health_needs_none(empty):
     done = call(empty / "bin" / "holdfast", "health", "ckpt", "--json", folder=empty)
     assert (done.returncode, done.stderr) == (4, "")
     assert json.loads(done.stdout)["batch"] == 7
+
+
+def test_exercises_need_none(empty):
+    command = empty / "bin" / "holdfast"
+    done = call(command, "learn", "start", "average", folder=empty)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert call(command, "learn", "check", "average.py", folder=empty).returncode == 1
+    (empty / "average.py").write_text(call(command, "learn", "solution", "average", folder=empty).stdout, encoding="utf-8")
+    done = call(command, "learn", "check", "average.py", folder=empty)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("words", "extra"), [("top", "top"), ("health ckpt --prometheus", "prometheus")])

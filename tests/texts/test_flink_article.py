@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 import holdfast as hf
+from holdfast.cli.main import main
 from holdfast.testing import TestStream, run
 
 from .snippets import run_snippet
@@ -141,3 +144,31 @@ def test_the_settings():
     )
     assert job._trigger == Every(hf.Duration(60))
     assert (job._tolerated_failures, job._backend) == (3, "disk")
+
+
+COMMANDS = """
+# Trigger a savepoint
+flink savepoint <job-id> s3://my-bucket/savepoints/
+
+# Restart the job with new parallelism from the savepoint
+flink run -p 8 -s s3://my-bucket/savepoints/savepoint-xxx \\
+  -py /opt/src/job/aggregation_job.py
+"""
+
+
+def test_the_commands(tmp_path, monkeypatch, capsys):
+    """Changes: the program's name, the job's name for its id, and no `-py`. Both are understood: what is missing is the job,
+    and the savepoint. `ops/test_savepoint_by_name.py` and `ops/test_run_from.py` have both."""
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    text = COMMANDS
+    changes = {"flink ": "holdfast ", "<job-id>": "rides", "-py ": "", "s3://my-bucket": str(tmp_path), "\\\n": " "}
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    savepoint, restart = (shlex.split(line)[1:] for line in text.splitlines() if line.startswith("holdfast "))
+    assert main(savepoint) == 1
+    assert "No job 'rides' is running" in capsys.readouterr().err
+    assert restart == ["run", "-p", "8", "-s", f"{tmp_path}/savepoints/savepoint-xxx", "/opt/src/job/aggregation_job.py"]
+    assert main(restart) == 1
+    assert f"There is nothing at '{tmp_path}/savepoints/savepoint-xxx'" in capsys.readouterr().err

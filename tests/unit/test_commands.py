@@ -7,8 +7,18 @@ import typer
 from holdfast import ops
 from holdfast.cli.main import commands as all_commands
 
-WITHOUT_A_FUNCTION = {"demo", "new", "run", "top", "ui"}
-"""A script is run as `python` runs it: from Python, import it."""
+WITHOUT_A_FUNCTION = {
+    "demo",
+    "learn_check",
+    "learn_hint",
+    "learn_solution",
+    "learn_start",
+    "new",
+    "run",
+    "top",
+    "ui",
+}
+"""A script is run as `python` runs it: from Python, import it. Exercises are done in a shell."""
 WITHOUT_A_COMMAND = {"open_checkpoint", "read_changes", "read_state", "stream_changes"}
 """They give what only a program can hold."""
 OTHERWISE = {"state_rm": "remove_state"}

@@ -19,7 +19,21 @@ __all__ = ["commands", "main", "run"]
 
 _OBJECTS_BETWEEN = 50_000
 """How many more objects there must be before garbage is looked for. Python's own number makes imports slower by a tenth."""
-_FILES = ("checkpoint", "demo", "doctor", "health", "jars", "jobs", "new", "savepoint", "sizing", "state", "top", "ui")
+_FILES = (
+    "checkpoint",
+    "demo",
+    "doctor",
+    "health",
+    "jars",
+    "jobs",
+    "learn",
+    "new",
+    "savepoint",
+    "sizing",
+    "state",
+    "top",
+    "ui",
+)
 """Each adds its commands, in this order. A file of one command, or one group, has its name."""
 
 
