@@ -18,7 +18,7 @@ from integration.functions import Count, Fragile
 
 SCHEMA = "k string, v string, at timestamp"
 BEGIN = datetime.datetime(2026, 3, 1, tzinfo=datetime.timezone.utc)
-BATCHES = 16
+BATCHES = 14
 HEALTHY_SECONDS = 600
 
 
@@ -55,6 +55,7 @@ def job_of(source, tmp_path, function, trigger="available now", **options):
     return job.write(counts, hf.sinks.Collect()), checkpoint
 
 
+@pytest.mark.night
 def test_keys_that_never_end_and_a_watermark_that_stands_still(feed, tmp_path):
     source = feed(SCHEMA)
     future = {"k": "f", "v": "x", "at": BEGIN + datetime.timedelta(days=300)}

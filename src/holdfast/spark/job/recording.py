@@ -77,12 +77,15 @@ class Recorder:
         """Runs that have ended; their reports come too late."""
         self._taken: int | None = None
         """The last micro-batch of the present query that was taken."""
+        self._committed: int | None = None
+        """The last micro-batch that was committed, by this query or before it."""
         self._end_listening: Callable[[], None] | None = None
 
     def begin(self, spark: SparkSession, checkpoint: str, key_groups: Mapping[str, int], committed: int | None) -> None:
         """Prepares for a query. `key_groups` has the steps, `committed` is the micro-batch that it goes on from."""
         with self._turn:
             self._query, self._taken, self.last, self._begun = None, None, None, True
+            self._committed = committed
             self._holdings = {name: StepHolding(count, began_empty=committed is None) for name, count in key_groups.items()}
             for name in key_groups:
                 self.metrics.setdefault(name, StepMetrics())
@@ -114,7 +117,7 @@ class Recorder:
             self.last = progress
             if self._taken is not None and progress.batchId <= self._taken:
                 return
-            self._taken = progress.batchId
+            self._taken = self._committed = progress.batchId
             try:
                 reports = list(reports_of(progress.observedMetrics))
                 record, metrics = batch_record(progress, reports, self._holdings, self._interval_ms)
@@ -162,7 +165,7 @@ class Recorder:
             self._query = None
             text = "" if failure is None else visible(first_cause(failure))[:_TEXT_MAX]
             event: Literal["stopped", "failed"] = "stopped" if failure is None else "failed"
-            self._record(EventRecord(event, _now_ms(), batch=self._taken, job=self._job, text=text))
+            self._record(EventRecord(event, _now_ms(), batch=self._committed, job=self._job, text=text))
 
     def ended(self, run: str) -> None:
         """Called when Spark says that a query has ended."""
