@@ -87,7 +87,7 @@ def test_a_function_that_fails_again_and_again(feed, tmp_path):
     again = found.symptom("reprocessing")
     assert (again.level, again.figures["failures"]) == (Level.CRITICAL, 3)
     assert "The job has not come past micro-batch 1" in again.evidence
-    assert "cannot take this one" in found.symptom("failed").evidence
+    assert "raised RuntimeError: cannot take this one (where: step 'Fragile', key 'a', " in found.symptom("failed").evidence
 
 
 @pytest.mark.night

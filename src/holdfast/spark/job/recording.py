@@ -24,7 +24,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from holdfast.checkpoint.files.choice import Files, files_of, join
 from holdfast.engine.metrics.step import StepMetrics
 from holdfast.engine.stored.readable import visible
-from holdfast.spark.errors.failures import first_cause
 from holdfast.spark.job.batch_records import StepHolding, batch_record, without_pause
 from holdfast.spark.job.executed import was_executed
 from holdfast.spark.session.listening import Listener, listen
@@ -142,7 +141,8 @@ class Recorder:
                     self.take(progress)
 
     def end(self, failure: str | None = None, run: str | None = None) -> None:
-        """Ends with the query; does nothing if it has ended before. With `run`, only if no later one has begun."""
+        """Ends with the query, which failed if there is a line that says why; does nothing if it has ended before. With `run`,
+        only if no later one has begun."""
         with self._turn:
             if run is not None and run in self._ended and self._begun:
                 return
@@ -163,7 +163,7 @@ class Recorder:
             if self._query is not None:
                 self._ended.add(str(self._query.runId))
             self._query = None
-            text = "" if failure is None else visible(first_cause(failure))[:_TEXT_MAX]
+            text = "" if failure is None else visible(failure)[:_TEXT_MAX]
             event: Literal["stopped", "failed"] = "stopped" if failure is None else "failed"
             self._record(EventRecord(event, _now_ms(), batch=self._committed, job=self._job, text=text))
 
