@@ -141,8 +141,8 @@ class Recorder:
                     self.take(progress)
 
     def end(self, failure: str | None = None, run: str | None = None) -> None:
-        """Ends with the query, which failed if there is a line that says why; does nothing if it has ended before. With `run`,
-        only if no later one has begun."""
+        """Ends with the query, which failed if there is a line that says why; does nothing if it has ended before. With
+        `run`, only if no later one has begun."""
         with self._turn:
             if run is not None and run in self._ended and self._begun:
                 return
