@@ -74,6 +74,17 @@ class TestNames:
         assert max(counts.values()) <= 100
         assert all(len(label) <= 80 for reading in readings.latest for label in reading.labels)
 
+    def test_long_names_stay_different(self):
+        """A scrape in which a label comes twice is refused."""
+        readings = Readings()
+        names = [f"{'long' * 25} {number}" for number in range(3)]
+        step = StepRecord(counters={"elements": 1}, keys=1, user=dict.fromkeys(names, 1))
+        readings.batch(BatchRecord(1, T0, phases_ms=dict.fromkeys(names, 1), steps=dict.fromkeys(names, step)), WELL)
+        labels = [(reading.metric, reading.labels) for reading in readings.latest]
+        assert len(labels) == len(set(labels))
+        assert sum(metric == "holdfast_state_keys" for metric, _ in labels) == 3
+        assert all(len(label) <= 80 for _, found in labels for label in found)
+
     def test_a_counter_never_goes_down_and_nothing_is_infinite(self):
         readings = Readings()
         odd = {"x": math.inf, "y": math.nan, "z": -3, "w": 10**400}

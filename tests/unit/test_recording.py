@@ -13,6 +13,7 @@ import holdfast as hf
 from holdfast.checkpoint.files.local import LocalFiles
 from holdfast.spark.job import job as job_module
 from holdfast.spark.job.recording import Recorder
+from holdfast.watch.health.judging import judge
 from holdfast.watch.history import HistoryFile, read_history
 from holdfast.watch.outlets import dispatch as dispatch_module
 from holdfast.watch.outlets.dispatch import Dispatch
@@ -83,6 +84,18 @@ def test_an_end_that_is_noticed_late_does_not_end_the_next_run(recorder, tmp_pat
     recorder.end("it broke", "first")
     events = read_history(LocalFiles(), str(tmp_path)).events
     assert [event.event for event in events] == ["started", "failed", "started"]
+
+
+def test_a_run_that_fails_at_once_has_the_micro_batch_that_was_committed_before(recorder, tmp_path):
+    recorder.begin(SPARK, str(tmp_path), {}, None)
+    recorder.take(report(0))
+    recorder.end("it broke")
+    for _ in range(2):
+        recorder.begin(SPARK, str(tmp_path), {}, 0)
+        recorder.end("it broke")
+    history = read_history(LocalFiles(), str(tmp_path))
+    assert [event.batch for event in history.events if event.event == "failed"] == [0, 0, 0]
+    assert "has not come past micro-batch 1" in judge(history).symptom("reprocessing").evidence
 
 
 def test_a_start_that_fails_is_a_failure(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlencode
 
 import httpx2 as httpx
 import pytest
@@ -562,6 +563,30 @@ class TestServing:
     def test_no_more_listeners_than_there_is_room_for(self, checkpoint, monkeypatch):
         monkeypatch.setattr("holdfast.ui.api.live.LISTENERS_MAX", 0)
         assert client_of(checkpoint).get("/api/events").status_code == 503
+
+    def test_many_who_read_state_leave_threads_for_the_others(self, checkpoint):
+        asked, released = threading.Semaphore(0), threading.Event()
+
+        class Slow(FakeState):
+            def count(self, *given, **named):
+                asked.release()
+                released.wait(60)
+                return super().count(*given, **named)
+
+        with served([checkpoint], Slow()) as address, ThreadPoolExecutor(60) as many:
+            client = httpx.Client(base_url=address.url, trust_env=False, timeout=60, limits=httpx.Limits(max_connections=70))
+            with client:
+                job = job_of(client)
+                step = client.get(f"/api/jobs/{job}/state").json()["steps"][0]["name"]
+                path = f"/api/jobs/{job}/state/count?{urlencode({'step': step})}"
+                try:
+                    counts = [many.submit(client.get, path) for _ in range(60)]
+                    assert asked.acquire(timeout=60)
+                    # More than there are threads in all.
+                    assert [client.get("/api/jobs").status_code for _ in range(3)] == [200] * 3
+                finally:
+                    released.set()
+                assert {count.result(60).status_code for count in counts} == {200}
 
     def test_elsewhere_there_is_always_a_token(self, checkpoint):
         with served([checkpoint], FakeState(), host="0.0.0.0") as address:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tarfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from holdfast.ops.inspect import state_reader
 from holdfast.ui.app import Dashboard
 from holdfast.ui.guard import Access
 from holdfast.ui.judging import judge
@@ -106,3 +109,25 @@ def test_damage_is_told(tmp_path):
     answer = client.get(f"/api/jobs/{job}/state/page", params={"step": "EveryCell"})
     assert answer.status_code in (404, 409)
     assert answer.json()["what"]
+
+
+def test_who_asks_for_the_same_at_the_same_time_waits_for_it(home, monkeypatch):
+    """A key group is decoded once, however many look at it."""
+    made, both = [], threading.Barrier(8)
+    decoded = state_reader.DecodedGroup
+
+    def decode(label, blobs, **options):
+        made.append(label)
+        return decoded(label, blobs, **options)
+
+    monkeypatch.setattr(state_reader, "DecodedGroup", decode)
+    reader = state_reader.StateReader(str(home / "every-cell" / "checkpoint"))
+
+    def count(_):
+        both.wait(60)
+        return reader.count("EveryCell")
+
+    with ThreadPoolExecutor(8) as many:
+        assert set(many.map(count, range(8))) == {3}
+    assert sorted(made) == sorted(set(made))
+    assert reader.count("EveryCell", prefix="a") == 1

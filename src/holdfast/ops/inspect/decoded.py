@@ -24,13 +24,19 @@ class DecodedGroup:
 
     def __init__(self, label: int, blobs: Blobs, *, trust_pickle: bool = False) -> None:
         self.label = label
+        self._ordering = threading.Lock()
         self._group = read_group(blobs, trust_pickle=trust_pickle)
         self.size = self._group.head.snapshot_bytes + self._group.head.delta_bytes
         """In bytes, as it is stored but without compression."""
 
-    @cached_property
+    @property
     def _keys(self) -> list[tuple[str, Slot]]:
         """The keys that have anything to show, with their texts, ordered by them."""
+        with self._ordering:
+            return self._ordered_keys
+
+    @cached_property
+    def _ordered_keys(self) -> list[tuple[str, Slot]]:
         layout = self._group.layout
         slots: set[Slot] = set()
         for window in self._group.state.windows.values():
@@ -46,6 +52,10 @@ class DecodedGroup:
             if not keys[place][0].startswith(prefix):
                 return
             yield keys[place]
+
+    def count_from(self, prefix: str) -> int:
+        """How many keys have a text that begins with something."""
+        return sum(1 for _ in self.keys_from(prefix)) if prefix else len(self._keys)
 
     def shown(self, step: str, slot: Slot) -> list[ShownCell]:
         """Everything that a key has."""

@@ -13,6 +13,7 @@ answers the next question about the same key group at once. It needs no Spark.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -76,6 +77,7 @@ class KeyPage:
 
 _STEPS_MAX = 32
 _HISTORIES_MAX = 256
+_COUNTS_MAX = 256
 
 
 class StateReader:
@@ -97,6 +99,8 @@ class StateReader:
         self.checkpoint = checkpoint
         self._trust_pickle = trust_pickle
         self._groups: LeastRecent[DecodedGroup | None] = LeastRecent(cache_bytes)
+        self._counts: LeastRecent[int] = LeastRecent(_COUNTS_MAX)
+        self._decoding = threading.Lock()
         self._steps: LeastRecent[list[StepRef]] = LeastRecent(_STEPS_MAX)
         self._histories: LeastRecent[list[Change]] = LeastRecent(_HISTORIES_MAX)
 
@@ -146,7 +150,13 @@ class StateReader:
     def count(self, step: str, *, batch: int | None = None, prefix: str = "") -> int:
         """How many keys have a text that begins with `prefix`. Decodes every key group of the step once."""
         at = self._at(step, batch)
-        return sum(1 for _ in _matching(self._all_groups(at), prefix))
+        known = (at.ref.name, at.batch, prefix, tuple(source.identity for source in at.files.values()))
+        kept = self._counts.get(known)
+        if kept is not None:
+            return kept[0]
+        found = sum(group.count_from(prefix) for group in self._all_groups(at))
+        self._counts.put(known, found, 1)
+        return found
 
     def key(self, step: str, key: str, *, batch: int | None = None) -> list[ShownCell]:
         """The cells and timers of one key after a micro-batch; empty if it has none. `key` is text as SQL would cast it, or
@@ -174,7 +184,7 @@ class StateReader:
 
     def close(self) -> None:
         """Forgets what it has read. The reader can still be used."""
-        for kept in (self._groups, self._steps, self._histories):
+        for kept in (self._groups, self._counts, self._steps, self._histories):
             kept.clear()
 
     def _open(self) -> DirectSource:
@@ -231,13 +241,17 @@ class StateReader:
         """A key group, decoded; None if it has no state."""
         number = at.source.reader.partition_of(at.ref.operator, at.batch, label)
         known = (at.ref.operator, at.batch, label, at.files[number].identity)
-        kept = self._groups.get(known)
-        if kept is not None:
+        # Who asks for the same waits for it: to decode it for each takes as long for all, and the memory for each.
+        with self._decoding:
+            kept = self._groups.get(known)
+            if kept is None:
+                kept = (self._decoded(at, label),)
+                self._groups.put(known, kept[0], 1 if kept[0] is None else kept[0].size)
             return kept[0]
+
+    def _decoded(self, at: _At, label: int) -> DecodedGroup | None:
         blobs = dict(at.source.reader.groups(at.ref.operator, at.batch, [label])).get(label)
-        group = None if blobs is None else DecodedGroup(label, blobs, trust_pickle=self._trust_pickle)
-        self._groups.put(known, group, 1 if group is None else group.size)
-        return group
+        return None if blobs is None else DecodedGroup(label, blobs, trust_pickle=self._trust_pickle)
 
 
 @dataclass(frozen=True)

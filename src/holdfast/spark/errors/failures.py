@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.errors import HoldfastError, JobFailed
 from holdfast.spark.errors.transport import uncarried
 
-__all__ = ["first_cause", "is_worker_trouble", "query_failure"]
+__all__ = ["failure_line", "first_cause", "is_worker_trouble", "query_failure"]
 
 _PYTHON_CAUSE = re.compile(r"^(\w[\w.]*(?:Error|Exception|Warning|Interrupt|Exit)): (.*)$", re.MULTILINE)
 _JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error|Throwable)): ?(.*)$", re.MULTILINE)
@@ -130,6 +130,15 @@ def is_worker_trouble(error: Any) -> bool:
     text = _text(error)
     known = None if uncarried(text) is not None else _find(text)
     return known is not None and known.worker
+
+
+def failure_line(error: Any) -> str:
+    """What failed, in a line: with where it happened, if it is one of our errors."""
+    ours = error if isinstance(error, HoldfastError) else uncarried(_text(error))
+    if ours is None:
+        return first_cause(_text(error))
+    where = next((line.strip() for line in str(ours).splitlines() if line.startswith("  where: ")), "")
+    return f"{ours.what} ({where})" if where else ours.what
 
 
 def first_cause(text: str) -> str:

@@ -24,7 +24,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from holdfast.checkpoint.files.choice import Files, files_of, join
 from holdfast.engine.metrics.step import StepMetrics
 from holdfast.engine.stored.readable import visible
-from holdfast.spark.errors.failures import first_cause
 from holdfast.spark.job.batch_records import StepHolding, batch_record, without_pause
 from holdfast.spark.job.executed import was_executed
 from holdfast.spark.session.listening import Listener, listen
@@ -77,12 +76,15 @@ class Recorder:
         """Runs that have ended; their reports come too late."""
         self._taken: int | None = None
         """The last micro-batch of the present query that was taken."""
+        self._committed: int | None = None
+        """The last micro-batch that was committed, by this query or before it."""
         self._end_listening: Callable[[], None] | None = None
 
     def begin(self, spark: SparkSession, checkpoint: str, key_groups: Mapping[str, int], committed: int | None) -> None:
         """Prepares for a query. `key_groups` has the steps, `committed` is the micro-batch that it goes on from."""
         with self._turn:
             self._query, self._taken, self.last, self._begun = None, None, None, True
+            self._committed = committed
             self._holdings = {name: StepHolding(count, began_empty=committed is None) for name, count in key_groups.items()}
             for name in key_groups:
                 self.metrics.setdefault(name, StepMetrics())
@@ -114,7 +116,7 @@ class Recorder:
             self.last = progress
             if self._taken is not None and progress.batchId <= self._taken:
                 return
-            self._taken = progress.batchId
+            self._taken = self._committed = progress.batchId
             try:
                 reports = list(reports_of(progress.observedMetrics))
                 record, metrics = batch_record(progress, reports, self._holdings, self._interval_ms)
@@ -139,7 +141,8 @@ class Recorder:
                     self.take(progress)
 
     def end(self, failure: str | None = None, run: str | None = None) -> None:
-        """Ends with the query; does nothing if it has ended before. With `run`, only if no later one has begun."""
+        """Ends with the query, which failed if there is a line that says why; does nothing if it has ended before. With
+        `run`, only if no later one has begun."""
         with self._turn:
             if run is not None and run in self._ended and self._begun:
                 return
@@ -160,9 +163,9 @@ class Recorder:
             if self._query is not None:
                 self._ended.add(str(self._query.runId))
             self._query = None
-            text = "" if failure is None else visible(first_cause(failure))[:_TEXT_MAX]
+            text = "" if failure is None else visible(failure)[:_TEXT_MAX]
             event: Literal["stopped", "failed"] = "stopped" if failure is None else "failed"
-            self._record(EventRecord(event, _now_ms(), batch=self._taken, job=self._job, text=text))
+            self._record(EventRecord(event, _now_ms(), batch=self._committed, job=self._job, text=text))
 
     def ended(self, run: str) -> None:
         """Called when Spark says that a query has ended."""

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from holdfast.checkpoint.files.choice import files_of
 from holdfast.checkpoint.layout import last_committed
 from holdfast.engine.metrics.step import StepMetrics
+from holdfast.spark.errors.failures import failure_line
 from holdfast.spark.graph.placing import Placement
 from holdfast.spark.job.dashboard import Dashboard
 from holdfast.spark.job.explaining import keep_graph
@@ -92,7 +93,7 @@ class Watching:
         self.recorder.watch(query)
 
     def failed_to_start(self, error: Exception) -> None:
-        self.recorder.end(str(error) or type(error).__name__)
+        self.recorder.end(failure_line(error))
 
     def staying(self) -> contextlib.AbstractContextManager[None]:
         """Within this, the dashboard outlives the end of a query, after which another may be started."""
@@ -106,7 +107,7 @@ class Watching:
         try:
             error = None if query is None else query.exception()
             if error is not None and not is_no_failure(error):
-                failure = str(error)
+                failure = failure_line(error)
         except Exception:
             failure = "Spark was stopped."
         self.recorder.end(failure, run)

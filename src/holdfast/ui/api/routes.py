@@ -1,15 +1,18 @@
 """The requests that the API takes. Every parameter has a bound, and jobs are named by their ids alone.
 
-A request that needs files runs in a thread, so that others do not wait for it.
+A request that needs files runs in a thread, so that others do not wait for it. Those that read state, which may take long,
+have few threads of their own, so that however many there are, the others still find one.
 """
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Sequence
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, ParamSpec, TypeVar
 from urllib.parse import unquote
 
+import anyio
 from fastapi import APIRouter, HTTPException, Path, Query, Request
 from starlette.responses import StreamingResponse
 
@@ -35,7 +38,12 @@ from holdfast.ui.reading.jobs import Jobs, WatchedJob
 
 __all__ = ["api_routes"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _BATCH_MAX = 2**62
+_AT_ONCE_MAX = 4
+"""Of requests that read state."""
 
 JobId = Annotated[str, Path(max_length=40, description="The job's id, as /api/jobs tells it.")]
 StepName = Annotated[str, Query(max_length=1_000, description="The step's name.")]
@@ -52,13 +60,27 @@ _PROBLEMS: dict[int | str, dict[str, object]] = {
 def api_routes(jobs: Jobs, doctor: Doctor, news: News, savepoint_folders: Sequence[str]) -> APIRouter:
     """All of the API, over these jobs."""
     router = APIRouter(prefix="/api", responses=_PROBLEMS)
-    find = _finder(jobs)
+    find, apart = _finder(jobs), _Apart()
     _add_jobs(router, jobs, doctor, news)
     _add_history(router, find, doctor)
-    _add_checkpoints(router, find, savepoint_folders)
-    _add_state(router, find)
-    _add_queryable(router, jobs, find)
+    _add_checkpoints(router, find, savepoint_folders, apart)
+    _add_state(router, find, apart)
+    _add_queryable(router, jobs, find, apart)
     return router
+
+
+class _Apart:
+    """Runs functions in threads of their own, a few at a time."""
+
+    def __init__(self) -> None:
+        self._limiter = anyio.CapacityLimiter(_AT_ONCE_MAX)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
+        @functools.wraps(function)
+        async def run(*given: P.args, **named: P.kwargs) -> R:
+            return await anyio.to_thread.run_sync(functools.partial(function, *given, **named), limiter=self._limiter)
+
+        return run
 
 
 def _finder(jobs: Jobs) -> Callable[[str], WatchedJob]:
@@ -131,20 +153,23 @@ def _add_history(router: APIRouter, find: Callable[[str], WatchedJob], doctor: D
         return read_graph(find(job).folder)
 
 
-def _add_checkpoints(router: APIRouter, find: Callable[[str], WatchedJob], folders: Sequence[str]) -> None:
+def _add_checkpoints(router: APIRouter, find: Callable[[str], WatchedJob], folders: Sequence[str], apart: _Apart) -> None:
     @router.get("/jobs/{job}/checkpoints", tags=["jobs"])
+    @apart
     def show_checkpoints(job: JobId) -> Checkpoints:
         """What the checkpoint holds, and savepoints."""
         return checkpoints_view(find(job), folders)
 
 
-def _add_state(router: APIRouter, find: Callable[[str], WatchedJob]) -> None:
+def _add_state(router: APIRouter, find: Callable[[str], WatchedJob], apart: _Apart) -> None:
     @router.get("/jobs/{job}/state", tags=["state"])
+    @apart
     def show_steps(job: JobId, batch: Batch = None) -> StepStates:
         """The steps that have state, and the retained micro-batches."""
         return step_states(find(job), batch)
 
     @router.get("/jobs/{job}/state/page", tags=["state"])
+    @apart
     def show_page(
         job: JobId,
         step: StepName,
@@ -158,6 +183,7 @@ def _add_state(router: APIRouter, find: Callable[[str], WatchedJob]) -> None:
         return row_page(find(job), step, batch, compare, prefix, offset, limit)
 
     @router.get("/jobs/{job}/state/count", tags=["state"])
+    @apart
     def count_keys(job: JobId, step: StepName, batch: Batch = None, prefix: Prefix = "") -> KeyTotal:
         """How many keys there are. This reads all state of the step, once."""
         state = find(job).state
@@ -165,18 +191,21 @@ def _add_state(router: APIRouter, find: Callable[[str], WatchedJob]) -> None:
         return KeyTotal(step=step, batch=at, keys=state.count(step, at, prefix=prefix))
 
     @router.get("/jobs/{job}/state/key", tags=["state"])
+    @apart
     def show_key(job: JobId, step: StepName, key: Key, batch: Batch = None) -> KeyState:
         """One key with all its windows and cells."""
         return key_state(find(job), step, key, batch)
 
     @router.get("/jobs/{job}/state/life", tags=["state"])
+    @apart
     def show_life(job: JobId, step: StepName, key: Key) -> KeyLife:
         """What each retained micro-batch did to a key."""
         return key_life(find(job), step, key)
 
 
-def _add_queryable(router: APIRouter, jobs: Jobs, find: Callable[[str], WatchedJob]) -> None:
+def _add_queryable(router: APIRouter, jobs: Jobs, find: Callable[[str], WatchedJob], apart: _Apart) -> None:
     @router.get("/state/{step}/{key:path}", tags=["state"], responses={400: {"model": Problem, "description": "Which job?"}})
+    @apart
     def query_state(
         request: Request,
         step: Annotated[str, Path(max_length=1_000, description="The step's name.")],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
 
+from holdfast.engine.stored.readable import visible
 from holdfast.watch.health.report import Health
 from holdfast.watch.health.texts import cut
 from holdfast.watch.health.values import checkpoint_ms, cleanup_ms, update_ms
@@ -18,6 +20,7 @@ __all__ = ["Readings"]
 
 _LABELS_MAX = 100
 """So many steps, sources, phases and symptoms at most, and so many names of a function's own counters for each step."""
+_LABEL_MAX = 80
 _COUNTED = {
     "elements": "holdfast_elements",
     "late": "holdfast_late_elements",
@@ -90,12 +93,12 @@ class Readings:
         self._add("holdfast_batch_busy_seconds", (), record.duration_ms / 1000)
         self._add("holdfast_rows", (), record.rows)
         for name, step in record.steps.items():
-            label = cut(name)
+            label = _label(name)
             for counter, metric in _COUNTED.items():
                 self._add(metric, (label,), step.counters.get(counter, 0))
             for own, count in step.user.items():
                 if abs(count) <= sys.float_info.max:
-                    self._add("holdfast_user_counts", (label, cut(own)), count)
+                    self._add("holdfast_user_counts", (label, _label(own)), count)
 
     def _found(self, record: BatchRecord, health: Health) -> Iterator[tuple[str, Labels, float | None]]:
         yield "holdfast_health_level", (), health.level
@@ -105,7 +108,7 @@ class Readings:
         yield "holdfast_batch_id", (), record.batch
         yield "holdfast_batch_duration_seconds", (), record.duration_ms / 1000
         for phase, ms in list(record.phases_ms.items())[:_LABELS_MAX]:
-            yield "holdfast_batch_phase_seconds", (cut(phase),), ms / 1000
+            yield "holdfast_batch_phase_seconds", (_label(phase),), ms / 1000
         yield "holdfast_batch_interval_seconds", (), _seconds(record.interval_ms)
         yield "holdfast_batch_rows", (), record.rows
         yield "holdfast_batch_timestamp_seconds", (), record.at_ms / 1000
@@ -117,7 +120,7 @@ class Readings:
             yield "holdfast_workers", (), len(record.workers)
             yield "holdfast_worker_memory_bytes", (), max(worker.memory_bytes for worker in record.workers)
         for name, step in list(record.steps.items())[:_LABELS_MAX]:
-            label = (cut(name),)
+            label = (_label(name),)
             yield "holdfast_state_bytes", label, step.state_bytes
             yield "holdfast_state_keys", label, step.keys
             yield "holdfast_timers", label, step.timers
@@ -136,9 +139,17 @@ def _sources(record: BatchRecord) -> Iterator[tuple[str, Labels, float | None]]:
     lags: dict[str, int] = {}
     for source in record.sources[:_LABELS_MAX]:
         if source.lag is not None:
-            lags[cut(source.name)] = lags.get(cut(source.name), 0) + source.lag
+            lags[_label(source.name)] = lags.get(_label(source.name), 0) + source.lag
     for name, lag in lags.items():
         yield "holdfast_source_lag_records", (name,), lag
+
+
+def _label(name: str) -> str:
+    """A name of bounded length. Two names never give the same one: a scrape with one label twice is refused."""
+    shown = cut(name, _LABEL_MAX)
+    if shown == visible(name):
+        return shown
+    return f"{shown[: _LABEL_MAX - 12]}...{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:9]}"
 
 
 def _seconds(ms: float | None) -> float | None:

@@ -12,7 +12,7 @@ export const rate = (n) => (n == null ? NONE : `${compact(n)}/s`);
 
 export function bytes(n) {
   if (n == null) return NONE;
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const units = ["B", "KB", "MB", "GB", "TB"];
   let unit = 0;
   let value = n;
   while (Math.abs(value) >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
