@@ -21,7 +21,7 @@ import pdoc
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("holdfast", "holdfast.testing", "holdfast.ops", "holdfast.watch")
+PACKAGES = ("holdfast", "holdfast.testing", "holdfast.ops", "holdfast.recipes", "holdfast.watch")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 PAGE = Template("""<!doctype html>
