@@ -37,7 +37,7 @@ TOPICS = {
     "errors": ("Errors", "holdfast.errors"),
 }
 """Of `holdfast`: the page, its title, and where what is on it is defined."""
-MODULES = ("holdfast.spark.sinks", "holdfast.spark.sources", "holdfast.testing", "holdfast.watch", "holdfast.ops")
+MODULES = ("holdfast.spark.sinks", "holdfast.spark.sources", "holdfast.recipes", "holdfast.testing", "holdfast.watch", "holdfast.ops")
 """Each has a page of its own."""
 
 

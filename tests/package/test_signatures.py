@@ -1,6 +1,7 @@
 """How many public signatures say `Any`, where an editor can help nobody.
 
-Counted are the functions that `holdfast`, `holdfast.testing`, `holdfast.ops`, `holdfast.watch` and `holdfast.backends`
+Counted are the functions that `holdfast`, `holdfast.testing`, `holdfast.ops`, `holdfast.watch`, `holdfast.backends` and
+`holdfast.recipes`
 export, and of the classes that they export the constructor and every method and property without an underscore, each where
 it is defined; a method that is inherited is counted once. Names that two of them export are counted once.
 
@@ -26,7 +27,7 @@ import typing_extensions
 # KeyedStream and Job are public too.
 pytest.importorskip("pyspark")
 
-PACKAGES = ["holdfast", "holdfast.testing", "holdfast.ops", "holdfast.watch", "holdfast.backends"]
+PACKAGES = ["holdfast", "holdfast.testing", "holdfast.ops", "holdfast.watch", "holdfast.backends", "holdfast.recipes"]
 SHARE_MAX = 0.10
 
 

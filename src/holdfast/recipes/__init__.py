@@ -18,7 +18,7 @@ from holdfast.recipes.machines import StateMachine
 from holdfast.recipes.markets import MovingPrices, Vwap
 from holdfast.recipes.models import Moments, MovingMoments, OnlineModel
 from holdfast.recipes.rates import CountLimit, SlidingLimit, TokenBucket
-from holdfast.recipes.river_models import RiverModel
+from holdfast.recipes.river_models import Detector, RiverModel
 from holdfast.recipes.sensors import RollingAlert
 from holdfast.recipes.sequences import Sequence
 from holdfast.recipes.taxis import RideTotals, ZoneRides
@@ -34,6 +34,7 @@ __all__ = [
     "CountLimit",
     "CountWhileActive",
     "DecayingFeatures",
+    "Detector",
     "FirstOccurrence",
     "FirstOccurrenceWithin",
     "GroupIntoBatches",

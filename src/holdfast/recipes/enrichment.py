@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import holdfast as hf
 from holdfast.recipes.arguments import Recipe
@@ -39,7 +40,7 @@ class TemporalJoin(Recipe):
         *,
         side: str = "side",
         change: object = "table",
-        how: str = "left",
+        how: Literal["left", "inner"] = "left",
     ) -> None:
         super().__init__()
         check = self._arguments

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import holdfast as hf
 from holdfast.model.extras import require_extra
 from holdfast.recipes.rows import plain
 
-if TYPE_CHECKING:
-    from river.anomaly.base import AnomalyDetector
+__all__ = ["Detector", "RiverModel"]
 
-__all__ = ["RiverModel"]
+
+class Detector(Protocol):
+    """What all anomaly detectors of River can do."""
+
+    def score_one(self, x: dict[str, object]) -> float:
+        """How unusual something is."""
+
+    def learn_one(self, x: dict[str, object]) -> object:
+        """Learns from it."""
 
 
 class RiverModel:
@@ -29,7 +36,7 @@ class RiverModel:
 
     name = "river"
 
-    def __init__(self, make: Callable[[], AnomalyDetector], *, warmup: int = 100) -> None:
+    def __init__(self, make: Callable[[], Detector], *, warmup: int = 100) -> None:
         require_extra("river", "river", (0, 22), "RiverModel")
         problems = []
         if not callable(make):
@@ -55,8 +62,9 @@ class RiverModel:
         return count + 1, pickle.dumps(detector)
 
 
-def _opened(stored: bytes) -> AnomalyDetector:
-    return pickle.loads(stored)
+def _opened(stored: bytes) -> Detector:
+    detector: Detector = pickle.loads(stored)
+    return detector
 
 
 def _features(value: object) -> dict[str, object]:
