@@ -2,8 +2,8 @@
 
 Usage: build_docs.py [zensical | mkdocs]; `mkdocs.yml` says from where and to where.
 
-The pages are the repository's own: they and whatever they link to keep their places, so relative links hold. The reference is
-made here, a page for each topic, with an entry for each public name, which mkdocstrings fills in from the docstrings.
+The pages are the repository's own: they and whatever they link to keep their places, so relative links hold. The reference
+is made here, a page for each topic, with an entry for each public name, which mkdocstrings fills in from the docstrings.
 """
 
 from __future__ import annotations
