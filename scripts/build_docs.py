@@ -39,6 +39,7 @@ TOPICS = {
 """Of `holdfast`: the page, its title, and where what is on it is defined."""
 MODULES = ("holdfast.spark.sinks", "holdfast.spark.sources", "holdfast.testing", "holdfast.watch", "holdfast.ops")
 """Each has a page of its own."""
+IN_HOLDFAST = "All names on this page are in `holdfast` itself: `import holdfast as hf`.\n\n"
 
 
 def lay_out(folder: Path = PAGES) -> None:
@@ -74,7 +75,7 @@ def reference() -> dict[str, str]:
     pages = {}
     for page, names in names_by_page().items():
         title = TOPICS[page][0] if page in TOPICS else f"`{page}`"
-        about = "" if page in TOPICS else f"{introduction(importlib.import_module(page))}\n\n"
+        about = IN_HOLDFAST if page in TOPICS else f"{introduction(importlib.import_module(page))}\n\n"
         pages[page] = f"# {title}\n\n{about}" + "\n".join(f"::: {name}\n" for name in names)
     return pages
 

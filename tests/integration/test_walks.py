@@ -73,6 +73,14 @@ def test_the_page_to_the_letter(page, tmp_path):
         walk.follow(block)
 
 
+@pytest.mark.parametrize("page", WALKS, ids=name_of)
+def test_a_reader_is_told_where_to_save_a_file(page):
+    """What the marker says is not to be seen: the name stands above it, too."""
+    text = page.read_text(encoding="utf-8")
+    for match in _FILE.finditer(text):
+        assert f"`{match[1]}`" in text[max(0, match.start() - 250) : match.start()], match[1]
+
+
 @pytest.mark.parametrize(
     ("language", "marker", "text"),
     [("text", SAYS, "b\na"), ("text", "", "a"), ("python", "", "pass"), ("sh", "", "exit 3"), ("sh", "", "echo $nothing")],
