@@ -41,7 +41,7 @@ format: $(READY) ## format the code
 coverage: $(READY) ## measure what the tests without Spark cover of model and engine; below the floor it fails
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov -k "not spark-" tests/unit tests/property tests/contract
 
-docs: $(READY) ## build the guides and the API reference as HTML, into build/docs
+docs: $(READY) ## build the site of guides and reference, into build/docs
 	@$(BIN)/python scripts/build_docs.py
 
 bench: $(READY) ## measure the engine beside a hand-written loop

@@ -2,8 +2,8 @@
 
 Usage: build_docs.py [zensical | mkdocs]; `mkdocs.yml` says from where and to where.
 
-The pages are the repository's own: they and whatever they link to keep their places, so relative links hold. The reference is
-made here, a page for each topic, with an entry for each public name, which mkdocstrings fills in from the docstrings.
+The pages are the repository's own: they and whatever they link to keep their places, so relative links hold. The reference
+is made here, a page for each topic, with an entry for each public name, which mkdocstrings fills in from the docstrings.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ TOPICS = {
 """Of `holdfast`: the page, its title, and where what is on it is defined."""
 MODULES = ("holdfast.spark.sinks", "holdfast.spark.sources", "holdfast.recipes", "holdfast.testing", "holdfast.watch", "holdfast.ops")
 """Each has a page of its own."""
+IN_HOLDFAST = "All names on this page are in `holdfast` itself: `import holdfast as hf`.\n\n"
 
 
 def lay_out(folder: Path = PAGES) -> None:
@@ -74,7 +75,7 @@ def reference() -> dict[str, str]:
     pages = {}
     for page, names in names_by_page().items():
         title = TOPICS[page][0] if page in TOPICS else f"`{page}`"
-        about = "" if page in TOPICS else f"{introduction(importlib.import_module(page))}\n\n"
+        about = IN_HOLDFAST if page in TOPICS else f"{introduction(importlib.import_module(page))}\n\n"
         pages[page] = f"# {title}\n\n{about}" + "\n".join(f"::: {name}\n" for name in names)
     return pages
 

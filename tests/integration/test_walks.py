@@ -1,7 +1,7 @@
 """The pages that begin in an empty folder, followed to the letter: each file is written, each command is run by a shell.
 
-`<!-- file: NAME -->` stands above what is saved under that name. Above a text block, `<!-- says -->` means that the commands before it
-print each of its lines, in this order, at least. What is installed is not installed again.
+`<!-- file: NAME -->` stands above what is saved under that name. Above a text block, `<!-- says -->` means that the commands
+before it print each of its lines, in this order, at least. What is installed is not installed again.
 """
 
 from __future__ import annotations
@@ -43,10 +43,8 @@ class Walk:
             (self.folder / file[1]).write_text(block.text.lstrip("\n"), encoding="utf-8")
         elif block.language == "sh":
             lines = [line for line in block.text.splitlines() if not line.startswith(INSTALLING)]
-            done = subprocess.run(
-                ["bash", "-euc", "\n".join(lines)],
-                cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False,
-            )  # fmt: skip
+            command, places = ["bash", "-euc", "\n".join(lines)], {"cwd": self.folder, "env": self.environment}
+            done = subprocess.run(command, **places, capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"{name_of(block.page)}:{block.line}\n{done.stdout}\n{done.stderr}"
             self.said = done.stdout
         elif block.marker == SAYS:
@@ -73,6 +71,14 @@ def test_the_page_to_the_letter(page, tmp_path):
     walk = Walk(folder, tmp_path / "state")
     for block in blocks(page):
         walk.follow(block)
+
+
+@pytest.mark.parametrize("page", WALKS, ids=name_of)
+def test_a_reader_is_told_where_to_save_a_file(page):
+    """What the marker says is not to be seen: the name stands above it, too."""
+    text = page.read_text(encoding="utf-8")
+    for match in _FILE.finditer(text):
+        assert f"`{match[1]}`" in text[max(0, match.start() - 250) : match.start()], match[1]
 
 
 @pytest.mark.parametrize(

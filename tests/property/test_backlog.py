@@ -34,10 +34,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from anomalies import PredictAsYouGo
 
 from contract import test_examples as contract
-from documents import in_memory
+from documents import WITH_EXAMPLES, in_memory
 
-ROOT = Path(__file__).parents[2]
-PAGES = {page.stem: page for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]}
+PAGES = {page.stem: page for page in WITH_EXAMPLES}
 BOUND = 20
 """How far out of order elements come, in seconds: the watermark is so much behind the newest."""
 
@@ -127,6 +126,7 @@ BY_TIME: dict[str, Callable[[], Case]] = {
     "state LastPrices": of_page("state LastPrices", st.tuples(texts, amounts)),
     "state LastMinute": of_page("state LastMinute", amounts),
     "from-beam Totals": of_page("from-beam Totals", st.integers(0, 9)),
+    "from-kafka-streams Rapid": of_page("from-kafka-streams Rapid", amounts),
     "testing Firsts": of_page("testing Firsts", texts),
     "velocity.py": lambda: Case(of_rows(Velocity, Payment), IN_ORDER, payments),
     "travel.py": lambda: Case(of_rows(ImpossibleTravel, Payment), IN_ORDER, payments),
