@@ -41,6 +41,7 @@ INNER_MODULES = {
     "holdfast.model.foreign",
     "holdfast.model.functions.options",
     "holdfast.model.functions.params",
+    "holdfast.model.functions.lookup",
     "holdfast.model.functions.plain_functions",
     "holdfast.model.aggregate.partials",
     "holdfast.model.present",

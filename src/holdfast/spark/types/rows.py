@@ -94,21 +94,21 @@ class ElementReader:
     ) -> None:
         self._timed = timed
         self._keys = keys
-        self._names = value_names
-        self._types = value_types
+        self.names = value_names
+        self.types = value_types
         self._named = named
 
     @property
     def value_coder(self) -> Coder[Any]:
-        if not self._named and row_names(self._types[0], plain=True) is None:
+        if not self._named and row_names(self.types[0], plain=True) is None:
             return default_coder()
-        return RowValueCoder(self._names, self._types, named=self._named)
+        return RowValueCoder(self.names, self.types, named=self._named)
 
     def flat(self, key: Any, value: Any) -> tuple[Any, ...]:
         """An element as the row it came from; a value of None, as in a timer's call, becomes nulls."""
         keys = (key,) if self._keys == 1 else tuple(key)
         if value is None and self._named:
-            return (*keys, *(None for _ in self._names))
+            return (*keys, *(None for _ in self.names))
         return (*keys, *value) if self._named else (*keys, value)
 
     @property
@@ -144,15 +144,19 @@ class ElementReader:
     def values(self, batch: pa.RecordBatch) -> list[Any]:
         """The values of a batch."""
         columns = [to_python(column) for column in batch.columns[(1 if self._timed else 0) + self._keys :]]
+        return self.values_of(columns, batch.num_rows)
+
+    def values_of(self, columns: Sequence[list[Any]], rows: int) -> list[Any]:
+        """The values that these columns make."""
         if not self._named:
             return columns[0]
-        make = row_class(self._names)._make
-        return list(map(make, zip(*columns, strict=True) if columns else [()] * batch.num_rows))
+        make = row_class(self.names)._make
+        return list(map(make, zip(*columns, strict=True) if columns else [()] * rows))
 
     def column_of(self, field: str | None) -> str | None:
         """The column that holds a field of the values, or the values themselves if they are bare."""
         if self._named:
-            return f"v{self._names.index(field)}" if field in self._names else None
+            return f"v{self.names.index(field)}" if field in self.names else None
         return "v0" if field is None else None
 
 
