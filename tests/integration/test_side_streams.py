@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 import holdfast as hf
+from holdfast.ops import read_state
 
 BEGIN = datetime(2026, 1, 5, 8, tzinfo=timezone.utc)
 EVENTS = "user string, amount double, seen_at timestamp"
@@ -86,7 +87,7 @@ def test_events_wait_for_the_model_of_their_window(events, run_job):
     assert plain(found) == wanted()
 
 
-def test_in_a_job_with_several_sinks_that_is_stopped_and_started(feed, run_job):
+def test_in_a_job_with_several_sinks_that_is_stopped_and_started(spark, feed, run_job, tmp_path):
     """Both the newest model, from another stream, and what misses it; with a restart after every file."""
     made, said = feed(EVENTS), feed("who string, limit double, note string", "limits")
     found = []
@@ -104,7 +105,14 @@ def test_in_a_job_with_several_sinks_that_is_stopped_and_started(feed, run_job):
         )
         letters = checked.dead_letter.select("user", "amount", "method")
         found.append(run_job(checked.main, letters, checked.main.where("limit >= 0")))
+        if number == 1:
+            rows = read_state(spark, str(tmp_path / "checkpoint")).collect()
+            held = {(row.key, row.cell): row.value for row in rows}
     main, letters, same = ([row for rows in some for row in plain(rows)] for some in zip(*found, strict=True))
+    assert held["ann", "side limits"].endswith('{"limit":1.0,"note":"new"}]}')
+    assert held["bob", "waiting"] == '[{"$tuple":[{"$timestamp":"2026-01-05T08:00:05Z"},1.0]}]'
+    assert held["bob", "due"] == '{"$timestamp":"2026-01-05T08:01:45Z"}'
+    assert len(held) == 3
     assert main == same == [("ann", 0.0, "new"), ("ann", 2.0, "new")]
     assert sorted(letters) == [("bob", 1.0, "process"), ("bob", 1.0, "process"), ("eve", 1.0, "process")]
 

@@ -70,6 +70,7 @@ INNER_NAMES = {
     "build",
     "build_grouping",
     "RecordViewCoder",
+    "RowViewCoder",
     "StructSchema",
     "UserMetrics",
     "coder_from_description",
