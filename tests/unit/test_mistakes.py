@@ -230,7 +230,7 @@ class TestParametersThatSayNothing:
 
 
 class TestStreamsAsSideInputs:
-    @pytest.mark.parametrize("kind", [hf.AsDict, hf.AsList, hf.AsIter, hf.AsSingleton])
+    @pytest.mark.parametrize("kind", [hf.AsList, hf.AsIter, hf.AsSingleton])
     def test_are_refused_and_the_join_is_named(self, kind):
         stream = types.SimpleNamespace(isStreaming=True)
         told = refused(lambda: kind(stream))

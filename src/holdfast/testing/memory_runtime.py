@@ -32,7 +32,7 @@ from holdfast.errors import HoldfastError, InvalidStep
 from holdfast.model.functions.culprits import BACKEND_ADVICE, sending_problems
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.step import Step
-from holdfast.model.time.timestamps import MIN_TIMESTAMP
+from holdfast.model.time.timestamps import MIN_TIMESTAMP, Timestamp
 from holdfast.testing.memory_store import MemoryStore
 from holdfast.testing.stream import AddElements, AdvanceProcessingTime, AdvanceWatermark, Crash, Event
 
@@ -139,7 +139,8 @@ class MemoryRuntime:
             return self._files or HeapBackends()
         return copied_backend(self._backend)
 
-    def play(self, event: Event) -> None:
+    def play(self, event: Event, more: Sequence[tuple[Any, Timestamp]] = ()) -> None:
+        """Plays an event. `more` are further elements of the same micro-batch, with their times."""
         if isinstance(event, Crash):
             self._worker.release()
             self._worker = self._start()
@@ -148,8 +149,10 @@ class MemoryRuntime:
         late = self._watermark
         final = False
         if isinstance(event, AddElements):
-            pairs = self._split(event)
-        elif isinstance(event, AdvanceWatermark):
+            pairs = self._split([*event.elements, *more])
+        elif more:
+            pairs = self._split(more)
+        if isinstance(event, AdvanceWatermark):
             self._watermark = event.to.micros
             final = event.is_final
         elif isinstance(event, AdvanceProcessingTime):
@@ -181,10 +184,10 @@ class MemoryRuntime:
             backend.release()
         return found
 
-    def _split(self, event: AddElements) -> list[Pairs]:
+    def _split(self, elements: Sequence[tuple[Any, Timestamp]]) -> list[Pairs]:
         """The elements of each key group with their times. Those without a key go to the first one."""
         split: list[Pairs] = [([], []) for _ in self.stores]
-        for element, timestamp in event.elements:
+        for element, timestamp in elements:
             group = 0
             if len(self.stores) > 1:
                 with contextlib.suppress(HoldfastError):

@@ -20,6 +20,7 @@ from holdfast.model.functions.step import MAIN_TAG, Step
 from holdfast.model.windows.ready import WindowFn
 from holdfast.testing.memory_runtime import MemoryRuntime
 from holdfast.testing.results import Results
+from holdfast.testing.side_streams import check_script, with_side_streams
 from holdfast.testing.stream import AddElements, TestStream
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def run(
     tags = None if outputs is None else outputs if isinstance(outputs, str) else tuple(t for t in outputs if t != MAIN_TAG)
     given = StepOptions.of("run", options, outputs=tags, **windows)
     fn, sides = own_side_inputs(as_function(fn), given.side_inputs, given.name or "")
-    given = replace(given, side_inputs=sides)
+    fn, given, streams = with_side_streams(fn, replace(given, side_inputs=sides))
+    check_script(streams, stream, runtime)
 
     def make_step(problems: Iterable[str] = ()) -> Step:
         return build(_copied(fn), given, input_problems=problems)
@@ -74,10 +76,17 @@ def run(
         from holdfast.testing.spark_runtime import SparkRuntime
 
         played = SparkRuntime(fn, make_step, given)
+    aggregations = streams.aggregations()
     try:
         for event in stream.events:
-            played.play(event)
+            rows = [row for aggregation in aggregations for row in aggregation.play(event)]
+            if rows:
+                played.play(streams.event(event), rows)
+            else:
+                played.play(streams.event(event))
     finally:
+        for aggregation in aggregations:
+            aggregation.finish()
         played.finish()
     stores, query = getattr(played, "stores", ()), getattr(played, "query", "")
     return Results(step, played.outputs, played.metrics, played.load, stores, query)

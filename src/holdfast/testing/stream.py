@@ -7,10 +7,45 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import TimeError
+from holdfast.model.aggregate.triggers import Accumulation, Trigger
+from holdfast.model.functions.grouping import CombinePerKey, GroupByKey
+from holdfast.model.functions.options import DurationLike, StepOptions
 from holdfast.model.time.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
+from holdfast.model.windows.ready import GlobalWindows, WindowFn
 from holdfast.model.windows.values import TimestampedValue
 
-__all__ = ["AddElements", "AdvanceProcessingTime", "AdvanceWatermark", "Crash", "TestStream"]
+__all__ = ["AddElements", "AdvanceProcessingTime", "AdvanceWatermark", "Crash", "SideStream", "TestStream"]
+
+
+class SideStream:
+    """A side input that is a stream, in a script: `run(fn, stream, side_inputs={"models": hf.AsDict(models)})`.
+
+    Its rows are (key, value) pairs, in these windows: those that the script adds with `add_elements(…, to=models)`. Or they
+    are `results_of` an aggregation of the script's own elements, with the options of `window_into`; that is for the runtime
+    in memory.
+    """
+
+    def __init__(
+        self,
+        windowing: WindowFn | None = None,
+        *,
+        results_of: CombinePerKey | GroupByKey | None = None,
+        trigger: Trigger | None = None,
+        accumulation_mode: Accumulation | None = None,
+        allowed_lateness: DurationLike = 0,
+    ) -> None:
+        self.windowing = GlobalWindows() if windowing is None else windowing
+        self.results_of = results_of
+        self.options = StepOptions(
+            windowing=windowing,
+            trigger=trigger,
+            accumulation_mode=accumulation_mode,
+            allowed_lateness=allowed_lateness,
+        )
+
+    def __deepcopy__(self, memo: object) -> SideStream:
+        """Itself: a script adds to it by its identity."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -18,6 +53,8 @@ class AddElements:
     """One bundle of elements with their event times."""
 
     elements: tuple[tuple[Any, Timestamp], ...]
+    to: SideStream | None = None
+    """The side input whose rows they are."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +96,15 @@ class TestStream:
         self.events: list[Event] = []
         self._watermark = MIN_TIMESTAMP
 
-    def add_elements(self, elements: Iterable[object], event_timestamp: Timestamp | int | float | None = None) -> TestStream:
+    def add_elements(
+        self,
+        elements: Iterable[object],
+        event_timestamp: Timestamp | int | float | None = None,
+        *,
+        to: SideStream | None = None,
+    ) -> TestStream:
         """Adds one bundle. An element may be a TimestampedValue; without a time it gets `event_timestamp`, else the
-        watermark's time, or 0 before the watermark first moves."""
+        watermark's time, or 0 before the watermark first moves. With `to` they are rows of a side input, (key, value)."""
         self._check_open()
         default = self._default_time() if event_timestamp is None else Timestamp.of(event_timestamp)
         timed = []
@@ -70,7 +113,7 @@ class TestStream:
                 timed.append((element.value, Timestamp.of(element.timestamp)))
             else:
                 timed.append((element, default))
-        self.events.append(AddElements(tuple(timed)))
+        self.events.append(AddElements(tuple(timed), to))
         return self
 
     def advance_watermark_to(self, timestamp: Timestamp | int | float) -> TestStream:

@@ -18,6 +18,7 @@ from typing import Any
 
 from holdfast.engine.metrics.hot_keys import sample_of
 from holdfast.engine.metrics.step import StepMetrics
+from holdfast.engine.run.calling import FunctionCalls
 from holdfast.engine.run.clocks import Clocks
 from holdfast.engine.run.failures import DeadLetter, user_error, user_traceback
 from holdfast.engine.run.firing import Firing
@@ -38,6 +39,7 @@ from holdfast.engine.tables.ordered import OrderedListCell
 from holdfast.errors import HoldfastError, OutputError
 from holdfast.model.aggregate.partials import Partial
 from holdfast.model.functions.dofn import GroupedDoFn, TaggedOutput
+from holdfast.model.functions.lookup import Lookup
 from holdfast.model.functions.params import ParamKind
 from holdfast.model.functions.signature import MethodSignature
 from holdfast.model.functions.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
@@ -111,6 +113,10 @@ class StepRunner:
         self._is_grouped = isinstance(step.fn, GroupedDoFn)
         if isinstance(step.fn, TriggeredGrouping):
             step.fn.on_late = self.late
+        self._looks_up = isinstance(step.fn, Lookup)
+        if isinstance(step.fn, Lookup):
+            assert step.calls is not None
+            step.fn.calls = FunctionCalls(self, step.calls, side_inputs)
         self._firing = Firing(self)
         self._sweeping = Sweeping(layout)
 
@@ -381,6 +387,9 @@ class StepRunner:
     def late(self, element: tuple[Any, Any] | None, time: int, window: Any, count: int = 1) -> None:
         """Counts a late element, or several that were combined; sends it to the output `late` if there is one."""
         self.metrics.late += count
+        if self._looks_up and element is not None:
+            key, (origin, value) = element
+            element = (key, value) if origin == 0 else None
         if element is not None and self.step.tags is not None and LATE_TAG in self.step.tags:
             self.collector.collect([TaggedOutput(LATE_TAG, element)], time, window, "late")
 
@@ -395,10 +404,16 @@ class StepRunner:
             values = list(zip(*element[1], strict=True))
         for value, each_time in values:
             if isinstance(error, Exception):
-                self._dead_letter(value, each_time, "process", error)
+                self._dead_letter(self._own_value(value), each_time, "process", error)
             else:
                 assert self.window is not None
                 self.over_limit((element[0], value), each_time, self.window.window)
+
+    def _own_value(self, value: Any) -> Any:
+        """The value of an element. A row of a side input has none."""
+        if not self._looks_up:
+            return value
+        return value[1] if value[0] == 0 else None
 
     def _dead_letter(self, value: Any, time: int, method: str, error: Exception) -> None:
         assert self.window is not None
@@ -415,6 +430,19 @@ class StepRunner:
             traceback=user_traceback(error),
         )
         self.collector.collect([TaggedOutput(DEAD_LETTER_TAG, letter)], time, window, method)
+
+    def calling(self) -> None:
+        """The user's function is about to be called, by the function of the step."""
+        self._method = "process"
+
+    def check_from(self, start: int) -> None:
+        """Raises for an output from this position on that cannot be written, if it is known what can."""
+        if self._check is not None:
+            self._check_outputs(self.collector.items, start)
+
+    def dead_letter_of(self, key: Any, value: Any, time: int, error: Exception, window: Any) -> None:
+        """Diverts an element for which the user's function raised."""
+        self._letter(key, value, time, "process", error, window)
 
     def _call_plain(self, function: Callable[[], Any], method: str) -> None:
         try:

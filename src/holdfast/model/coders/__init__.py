@@ -26,7 +26,7 @@ from holdfast.model.coders.primitive import (
     TimestampCoder,
     VarIntCoder,
 )
-from holdfast.model.coders.records import RecordCoder, RecordViewCoder
+from holdfast.model.coders.records import RecordCoder, RecordViewCoder, RowViewCoder
 from holdfast.model.coders.registry import coder_from_description
 from holdfast.model.coders.struct import StructCoder
 
@@ -50,6 +50,7 @@ __all__ = [
     "PlainCoder",
     "RecordCoder",
     "RecordViewCoder",
+    "RowViewCoder",
     "StrUtf8Coder",
     "StructCoder",
     "TimestampCoder",

@@ -8,7 +8,7 @@ its annotations say, and can be read without the class (`RecordViewCoder`).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, time, timezone
 from typing import Any, TypeVar
 
@@ -17,10 +17,11 @@ import ormsgpack
 from holdfast.errors import CoderError
 from holdfast.model.coders import blocks, extensions
 from holdfast.model.coders.base import BuiltinCoder, Encoded, shortened
+from holdfast.model.coders.plain import PlainCoder
 from holdfast.model.coders.plain_format import ATOMS, Misfit, PlainFormat, pack_lowered
 from holdfast.model.coders.record_shapes import is_record_class, qualified_name, reachable_classes, shape_of
 
-__all__ = ["RecordCoder", "RecordViewCoder"]
+__all__ = ["RecordCoder", "RecordViewCoder", "RowViewCoder"]
 
 T = TypeVar("T")
 
@@ -122,6 +123,30 @@ class RecordViewCoder(BuiltinCoder[Any]):
             return _fields(_ViewFormat().unpack(data))
         except Exception as error:
             raise self.damaged(data, error) from error
+
+
+class RowViewCoder(BuiltinCoder[Any]):
+    """Reads the rows of a DataFrame that a step has kept: as dicts, or as the bare value of a single column.
+
+    For tools. It cannot encode.
+    """
+
+    short_name = "row_view"
+
+    def __init__(self, fields: Sequence[str], *, bare: bool) -> None:
+        self._fields = tuple(fields)
+        self._bare = bare
+
+    def encode(self, value: object) -> bytes:
+        raise self.misfit(value, "It only reads.", "Import the state with the job's own code.")
+
+    def decode(self, data: bytes) -> Any:
+        value = PlainCoder().decode(data)
+        if self._bare:
+            return value
+        if not isinstance(value, tuple) or len(value) != len(self._fields):
+            raise self.damaged(data, ValueError(f"it has not the fields {', '.join(self._fields)}"))
+        return dict(zip(self._fields, value, strict=True))
 
 
 class _RecordFormat(PlainFormat):

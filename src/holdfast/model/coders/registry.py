@@ -28,7 +28,7 @@ from holdfast.model.coders.primitive import (
     TimestampCoder,
     VarIntCoder,
 )
-from holdfast.model.coders.records import RecordCoder, RecordViewCoder
+from holdfast.model.coders.records import RecordCoder, RecordViewCoder, RowViewCoder
 from holdfast.model.coders.sessions import SessionsCoder
 from holdfast.model.coders.struct import StructCoder
 
@@ -47,6 +47,8 @@ _SIMPLE: tuple[type[BuiltinCoder[Any]], ...] = (
     TimestampCoder,
     VarIntCoder,
 )
+_ROW = "row"
+"""The coder of whole rows, which is made on Spark: it knows their schema."""
 _PICKLES: tuple[type[BuiltinCoder[Any]], ...] = (CloudpickleCoder, PickleCoder)
 _NESTED: dict[str, tuple[Callable[..., BuiltinCoder[Any]], tuple[str, ...]]] = {
     ListCoder.short_name: (ListCoder, ("element",)),
@@ -79,6 +81,8 @@ def coder_from_description(
             return kind()
     if identifier == RecordCoder.short_name and RecordCoder.version == description.get("version"):
         return RecordViewCoder() if view_records else None
+    if identifier == _ROW and Coder.version == description.get("version"):
+        return _row(description) if view_records else None
     if identifier == StructCoder.short_name and StructCoder.version == description.get("version"):
         return _struct(description)
     if identifier == TupleCoder.short_name and TupleCoder.version == description.get("version"):
@@ -94,6 +98,13 @@ def coder_from_description(
         same_version = BuiltinCoder.version == description.get("version")
         return build(*parts) if same_version and None not in parts else None
     return None
+
+
+def _row(description: Mapping[str, Any]) -> Coder[Any] | None:
+    fields = description.get("fields")
+    if not isinstance(fields, list) or not all(isinstance(field, str) for field in fields):
+        return None
+    return RowViewCoder(fields, bare=description.get("bare") is True)
 
 
 def _struct(description: Mapping[str, Any]) -> Coder[Any] | None:

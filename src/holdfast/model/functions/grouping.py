@@ -25,6 +25,7 @@ from holdfast.model.aggregate.triggers import (
 from holdfast.model.coders import BytesCoder, Coder, ListCoder, VarIntCoder, default_coder
 from holdfast.model.coders.sessions import SessionsCoder
 from holdfast.model.functions.dofn import DoFn
+from holdfast.model.functions.lookup import Lookup, build_lookup
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.params import ParamKind
 from holdfast.model.functions.signature import Argument, MethodSignature
@@ -168,6 +169,8 @@ def build(fn: DoFn | Transform, options: StepOptions, *, input_problems: Iterabl
     if isinstance(fn, Transform):
         return build_grouping(fn, options, input_problems=input_problems)
     problems = list(input_problems)
+    if isinstance(fn, Lookup):
+        return build_lookup(fn, options, input_problems=problems)
     if options.trigger is not None or options.accumulation_mode is not None:
         problems.append(
             "A trigger says when an aggregation gives its results. A DoFn sees every element as it arrives and decides "

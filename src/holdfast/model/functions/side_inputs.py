@@ -11,6 +11,7 @@ from holdfast.model.time.timestamps import Duration
 __all__ = ["AsDict", "AsIter", "AsList", "AsSingleton", "SideInput"]
 
 T = TypeVar("T")
+DurationLike = Duration | int | float | str
 
 
 class SideInput:
@@ -19,16 +20,17 @@ class SideInput:
     The source is a collection (in `holdfast.testing`), or a batch DataFrame or a function that makes one (on Spark). With
     `refresh` it is read again between micro-batches once that much time has passed. A DataFrame remembers the files it
     was made from, so if those files get replaced, give a function that makes a new one each time.
+
+    The source of `AsDict` may also be a stream. Then a call has what the stream says of its own key, and elements wait until
+    there is something: `wait` says how long at most, by the watermark (docs/side-inputs.md).
     """
 
-    def __init__(self, source: object, *, refresh: Duration | int | float | str | None = None) -> None:
-        problems = [*streaming_problem(source, type(self).__name__)]
-        try:
-            self.refresh = None if refresh is None else Duration.of(refresh)
-            if self.refresh is not None and self.refresh.micros < 0:
-                problems.append(f"refresh is {refresh!r}; it cannot be negative.")
-        except (HoldfastError, TypeError, ValueError) as refused:
-            problems.append(f"refresh is not a duration: {refused}")
+    takes_streams = False
+
+    def __init__(self, source: object, *, refresh: DurationLike | None = None, wait: DurationLike | None = None) -> None:
+        problems = [] if self.takes_streams else [*streaming_problem(source, type(self).__name__)]
+        self.refresh = _duration("refresh", refresh, problems)
+        self.wait = _duration("wait", wait, problems)
         if problems:
             raise InvalidStep.of(type(self).__name__, problems)
         self.source: Any = source
@@ -45,11 +47,22 @@ def streaming_problem(source: Any, what: str) -> Iterator[str]:
     """The problem with a streaming DataFrame: it cannot be read as a whole. Says what to do instead."""
     if getattr(source, "isStreaming", False) is True:
         yield (
-            f"{what} is given a streaming DataFrame. A side input is read as a whole, and a stream has no end. Join the two "
-            "streams by key and time: hf.keyed(...).join(hf.keyed(...), within='10 minutes'); or union them into one step "
-            "that keeps the newest row of the other in a cell (docs/groups-and-joins.md). For a table that changes, give a "
+            f"{what} is given a streaming DataFrame. It is read as a whole, and a stream has no end. AsDict(stream) gives "
+            "each call what the stream says of its own key (docs/side-inputs.md); to match rows by their time, join the two "
+            "streams: hf.keyed(...).join(hf.keyed(...), within='10 minutes'). For a table that changes, give a "
             "function with refresh: AsDict(lambda: spark.read.parquet(path), refresh='1 minute')."
         )
+
+
+def _duration(name: str, given: DurationLike | None, problems: list[str]) -> Duration | None:
+    try:
+        duration = None if given is None else Duration.of(given)
+    except (HoldfastError, TypeError, ValueError) as refused:
+        problems.append(f"{name} is not a duration: {refused}")
+        return None
+    if duration is not None and duration.micros < 0:
+        problems.append(f"{name} is {given!r}; it cannot be negative.")
+    return duration
 
 
 class AsList(SideInput):
@@ -64,7 +77,9 @@ class AsIter(AsList):
 
 
 class AsDict(SideInput):
-    """Pairs, as a dict; the last of equal keys wins."""
+    """Pairs, as a dict; the last of equal keys wins. Of a stream: what it says of the key of the call."""
+
+    takes_streams = True
 
     def view(self, items: Iterable[object]) -> dict[object, object]:
         if isinstance(items, Mapping):

@@ -39,6 +39,7 @@ __all__ = [
     "build_step",
     "get_dofn_specs",
     "is_stateful_dofn",
+    "process_signature",
     "validate_stateful_dofn",
 ]
 
@@ -82,6 +83,8 @@ class Step:
     limits: Limits | None = None
     key_groups: int = 1
     """How many key groups share the limits of the step."""
+    calls: MethodSignature | None = None
+    """That of the user's function, where it is called by one of Holdfast's own."""
 
     def describe(self) -> dict[str, Any]:
         """What a manifest records about this step: everything stored state depends on."""
@@ -111,7 +114,7 @@ def build_step(fn: DoFn, options: StepOptions = _DEFAULTS, *, input_problems: It
     step_name = options.name or fn.default_label()
     problems = [*input_problems, *fn.declaration_problems(), *_parameter_problems(fn), *options.problems()]
     lateness, window_fn = read_windowing(options.windowing, options.allowed_lateness, problems)
-    process = _process_signature(fn)
+    process = process_signature(fn)
     problems += batch_problems(fn, options)
     callbacks, callback_problems = _timer_callbacks(fn)
     on_expiration = None
@@ -222,7 +225,8 @@ def read_windowing(windowing: WindowFn | None, allowed_lateness: Any, problems: 
     return lateness, window_fn
 
 
-def _process_signature(fn: DoFn) -> MethodSignature:
+def process_signature(fn: DoFn) -> MethodSignature:
+    """What a function asks for when it is called for an element, or for many."""
     if isinstance(fn, BatchDoFn):
         return batch_signature(fn)
     if isinstance(fn, PlainFunction):
@@ -320,6 +324,8 @@ def _match_side_inputs(
     for name, side_input in named.items():
         if not isinstance(side_input, SideInput):
             problems.append(f"The side input {name!r} is {side_input!r}; wrap it in AsDict, AsList or AsSingleton.")
+        elif side_input.wait is not None:
+            problems.append(f"The side input {name!r} has wait=, which is for a stream, but is a table: leave it out.")
         if not any(name == a.name for m in methods for a in m.side_inputs):
             problems.append(f"A side input {name!r} is given, but no method has a parameter of that name for it.")
     for method in methods:

@@ -23,7 +23,7 @@ from holdfast.model.functions.group_state import (
 from holdfast.model.functions.grouping import CombinePerKey, GroupByKey, trigger_problems
 from holdfast.model.functions.interval_join import JoinKind, Span
 from holdfast.model.functions.options import DurationLike, StepOptions
-from holdfast.model.functions.stateless import PlainFunction, as_function, own_side_inputs
+from holdfast.model.functions.stateless import Filter, PlainFunction, as_function, own_side_inputs
 from holdfast.model.functions.step import read_windowing
 from holdfast.model.state.ttl import Ttl
 from holdfast.model.windows.ready import WindowFn
@@ -31,10 +31,11 @@ from holdfast.spark.stages.unpack import Outputs
 from holdfast.spark.steps.aggregate import build_aggregation
 from holdfast.spark.steps.group_state import read_shape
 from holdfast.spark.steps.join import build_join
+from holdfast.spark.steps.lookup import build_with_side_streams
 from holdfast.spark.steps.map_with_state import spread_map
 from holdfast.spark.steps.par_do import build_par_do
 from holdfast.spark.steps.source import KeyedSource, read_source
-from holdfast.spark.steps.stateless import build_plain
+from holdfast.spark.steps.stateless import build_direct, is_direct, rows_that_pass
 from holdfast.spark.types.schemas import Schema
 
 if TYPE_CHECKING:
@@ -173,17 +174,17 @@ class KeyedStream:
         """
         source = self._source
         made, sides = own_side_inputs(as_function(fn), options.get("side_inputs", ()), options.get("name") or "")
-        if isinstance(made, PlainFunction) and initial_state is None:
-            given = replace(source.options("par_do", options, outputs), side_inputs=sides)
-            return build_plain(source, made, output=output, outputs=outputs, asked=options, options=given)
-        return build_par_do(
-            source,
-            made,
-            output=output,
-            outputs=outputs,
-            initial=initial_state,
-            options=source.options("par_do", options, outputs),
+        given = replace(source.options("par_do", options, outputs), side_inputs=sides)
+        if isinstance(made, Filter):
+            made, output = rows_that_pass(source, made, output)
+        looked_up = build_with_side_streams(
+            source, made, output=output, outputs=outputs, initial=initial_state, options=given
         )
+        if looked_up is not None:
+            return looked_up
+        if isinstance(made, PlainFunction) and is_direct(options) and outputs is None and initial_state is None:
+            return build_direct(source, made, output, given)
+        return build_par_do(source, made, output=output, outputs=outputs, initial=initial_state, options=given)
 
     @overload
     def map_with_state(

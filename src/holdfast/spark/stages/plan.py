@@ -198,6 +198,9 @@ class Loaded:
     def _check_output(self, item: Any) -> None:
         """Raises for an output that does not fit its schema, while its call can still be rolled back."""
         tag, value = tag_and_value(item)
+        if tag in (LATE_TAG, OVER_LIMIT_TAG) or isinstance(value, DeadLetter):
+            # An element, whose own columns it will have.
+            return
         writer = self._writers.get(tag)
         if isinstance(writer, OutputWriter):
             writer.check(value)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType
 
@@ -24,7 +24,7 @@ from holdfast.spark.steps.par_do import build_par_do
 from holdfast.spark.steps.source import KeyedSource
 from holdfast.spark.types.schemas import Schema
 
-__all__ = ["FlatJoin", "build_join"]
+__all__ = ["FlatJoin", "build_join", "time_column"]
 
 # Names that a user is unlikely to have; Python sees the columns by position.
 _TIME = "~time"
@@ -136,7 +136,7 @@ def _names(left: KeyedSource, right: KeyedSource, suffixes: Any, problems: list[
 def _side(stream: KeyedSource, is_left: bool, keys: Sequence[str], columns: Sequence[Sequence[StructField]]) -> DataFrame:
     """One side's rows with the columns of both."""
     named = [F.col(quoted(own)).alias(name) for own, name in zip(stream.keys, keys, strict=True)]
-    time = _time(stream).alias(_TIME)
+    time = time_column(stream).alias(_TIME)
     own = iter(_values(stream))
     values = [
         (F.col(quoted(next(own))) if is_own else F.lit(None).cast(field.dataType)).alias(field.name)
@@ -146,7 +146,8 @@ def _side(stream: KeyedSource, is_left: bool, keys: Sequence[str], columns: Sequ
     return stream.watermarked().select(*named, time, F.lit(is_left).alias(_IS_LEFT), *values)
 
 
-def _time(stream: KeyedSource) -> Any:
+def time_column(stream: KeyedSource) -> Column:
+    """The event time of a stream, as a timestamp."""
     at = stream.timestamp or ""
     kind = stream.df.schema[at].dataType
     # A timestamp column stays untouched: Spark attaches the watermark to the column.

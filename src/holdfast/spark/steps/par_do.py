@@ -20,6 +20,7 @@ from holdfast.errors import InvalidStep
 from holdfast.model.functions.batches import BatchDoFn
 from holdfast.model.functions.dofn import DoFn
 from holdfast.model.functions.grouping import build
+from holdfast.model.functions.lookup import Lookup
 from holdfast.model.functions.options import KEY_AND_WINDOW, StepOptions
 from holdfast.model.functions.side_inputs import SideInput
 from holdfast.model.functions.step import DEAD_LETTER_TAG, LATE_TAG, MAIN_TAG, OVER_LIMIT_TAG, Step
@@ -61,8 +62,9 @@ def build_par_do(
     outputs: Mapping[str, Schema | None] | None,
     initial: DataFrame | None,
     options: StepOptions,
+    reader: Reader | None = None,
 ) -> DataFrame | Outputs:
-    """The DataFrames of a step's outputs."""
+    """The DataFrames of a step's outputs. `reader` is for what crosses the shuffle, if it is not the plain elements."""
     given = dict(outputs or {})
     if output is not None:
         given[MAIN_TAG] = output
@@ -77,7 +79,8 @@ def build_par_do(
     schemas = {tag: output_schema(source, step, tag, schema) for tag, schema in given.items()}
     named: dict[str, SideInput] = {key: Given(side) for key, side in step.side_inputs.items()}
     sent = replace(options, name=step.name, side_inputs=named)
-    reader = BatchReader(source.reader()) if isinstance(step.fn, BatchDoFn) else source.reader()
+    if reader is None:
+        reader = BatchReader(source.reader()) if isinstance(step.fn, BatchDoFn) else source.reader()
     plan = make_plan(source, step, step.fn, sent, reader, schemas)
     return outputs_of(source, plan, schemas, several=outputs is not None, initial=_begun_with(source, initial, plan, step))
 
@@ -200,7 +203,7 @@ def make_plan(
         parallel_over=options.parallel_over,
         side_inputs=send_all(source.df.sparkSession, step),
         panes=panes,
-        function=_class_name(fn),
+        function=_class_name(fn.fn if isinstance(fn, Lookup) else fn),
         limits=options.limits,
     )
 

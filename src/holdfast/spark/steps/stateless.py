@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -19,15 +19,14 @@ from holdfast.model.time.timestamps import Timestamp
 from holdfast.model.windows.ready import GlobalWindows
 from holdfast.spark.stages.direct import direct_run
 from holdfast.spark.stages.plan import StepPlan
-from holdfast.spark.stages.unpack import Outputs
 from holdfast.spark.steps.lineage import PLAIN_FUNCTION
-from holdfast.spark.steps.par_do import Given, build_par_do
+from holdfast.spark.steps.par_do import Given
 from holdfast.spark.steps.side_inputs import send_all
 from holdfast.spark.steps.source import KeyedSource
 from holdfast.spark.types.arrow import arrow_schema
 from holdfast.spark.types.schemas import Schema, read_output_schema
 
-__all__ = ["build_plain"]
+__all__ = ["build_direct", "is_direct", "rows_that_pass"]
 
 _WITHOUT_STATE = frozenset({"name", "side_inputs"})
 """The options that a function needs no key groups for."""
@@ -50,24 +49,12 @@ class _RowFilter(Filter):
         return (*keys, *((time,) if self._timed else ()), *(value if self._row else (value,)))
 
 
-def build_plain(
-    source: KeyedSource,
-    fn: PlainFunction,
-    *,
-    output: Schema | None,
-    outputs: Mapping[str, Schema | None] | None,
-    asked: Mapping[str, object],
-    options: StepOptions,
-) -> DataFrame | Outputs:
-    """The rows of a plain function. `asked` are the options that were given: some make it a step with key groups."""
-    if isinstance(fn, Filter):
-        fn, output = _rows_that_pass(source, fn, output)
-    if outputs is None and _WITHOUT_STATE.issuperset(asked):
-        return _build_direct(source, fn, output, options)
-    return build_par_do(source, fn, output=output, outputs=outputs, initial=None, options=options)
+def is_direct(asked: Iterable[str]) -> bool:
+    """Whether a plain function with these options needs no key groups."""
+    return _WITHOUT_STATE.issuperset(asked)
 
 
-def _rows_that_pass(source: KeyedSource, fn: Filter, output: Schema | None) -> tuple[Filter, Schema]:
+def rows_that_pass(source: KeyedSource, fn: Filter, output: Schema | None) -> tuple[Filter, Schema]:
     """The filter of rows, and their schema, unless the user gave one."""
     names = [*source.keys, *([] if source.timestamp is None else [source.timestamp]), *source.values]
     fields = {field.name: field for field in source.fields(names)}
@@ -79,7 +66,8 @@ def _rows_that_pass(source: KeyedSource, fn: Filter, output: Schema | None) -> t
     return _RowFilter(fn, keys=len(source.keys), timed=source.timestamp is not None, named=source.named), schema
 
 
-def _build_direct(source: KeyedSource, fn: PlainFunction, output: Schema | None, options: StepOptions) -> DataFrame:
+def build_direct(source: KeyedSource, fn: PlainFunction, output: Schema | None, options: StepOptions) -> DataFrame:
+    """The rows of a plain function that runs without key groups."""
     problems = []
     if output is None:
         problems.append("No schema of the main output is given: output='card string, count int'.")

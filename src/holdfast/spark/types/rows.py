@@ -94,21 +94,21 @@ class ElementReader:
     ) -> None:
         self._timed = timed
         self._keys = keys
-        self._names = value_names
-        self._types = value_types
+        self.names = value_names
+        self.types = value_types
         self._named = named
 
     @property
     def value_coder(self) -> Coder[Any]:
-        if not self._named and row_names(self._types[0], plain=True) is None:
+        if not self._named and row_names(self.types[0], plain=True) is None:
             return default_coder()
-        return RowValueCoder(self._names, self._types, named=self._named)
+        return RowValueCoder(self.names, self.types, named=self._named)
 
     def flat(self, key: Any, value: Any) -> tuple[Any, ...]:
         """An element as the row it came from; a value of None, as in a timer's call, becomes nulls."""
         keys = (key,) if self._keys == 1 else tuple(key)
         if value is None and self._named:
-            return (*keys, *(None for _ in self._names))
+            return (*keys, *(None for _ in self.names))
         return (*keys, *value) if self._named else (*keys, value)
 
     @property
@@ -133,8 +133,8 @@ class ElementReader:
             if batch.column(0).null_count:
                 raise null_time()
             times = batch.column(0).to_pylist()
-        _, keys, values = self.parts(batch.columns)
-        return list(zip(self.keys(keys), self.made(values, batch.num_rows), strict=True)), times
+        _, keys, _ = self.parts(batch.columns)
+        return list(zip(self.keys(keys), self.values(batch), strict=True)), times
 
     def parts(self, columns: Sequence[pa.Array]) -> tuple[pa.Array | None, Sequence[pa.Array], Sequence[pa.Array]]:
         """The columns of the time, if there is one, of the key and of the value."""
@@ -144,7 +144,7 @@ class ElementReader:
     @property
     def value_names(self) -> tuple[str, ...] | None:
         """The names of the values' columns; None if the values are bare."""
-        return self._names if self._named else None
+        return self.names if self._named else None
 
     def keys(self, columns: Sequence[pa.Array]) -> list[Any]:
         """The keys in the first of these columns."""
@@ -156,17 +156,20 @@ class ElementReader:
         return self.made(self.parts(batch.columns)[2], batch.num_rows)
 
     def made(self, columns: Sequence[pa.Array], rows: int) -> list[Any]:
-        """The values with these columns."""
-        items = [to_python(column) for column in columns]
+        """The values that these columns make."""
+        return self.values_of([to_python(column) for column in columns], rows)
+
+    def values_of(self, columns: Sequence[list[Any]], rows: int) -> list[Any]:
+        """The same for columns as lists."""
         if not self._named:
-            return items[0]
-        make = row_class(self._names)._make
-        return list(map(make, zip(*items, strict=True) if items else [()] * rows))
+            return columns[0]
+        make = row_class(self.names)._make
+        return list(map(make, zip(*columns, strict=True) if columns else [()] * rows))
 
     def column_of(self, field: str | None) -> str | None:
         """The column that holds a field of the values, or the values themselves if they are bare."""
         if self._named:
-            return f"v{self._names.index(field)}" if field in self._names else None
+            return f"v{self.names.index(field)}" if field in self.names else None
         return "v0" if field is None else None
 
 
