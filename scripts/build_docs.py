@@ -37,7 +37,14 @@ TOPICS = {
     "errors": ("Errors", "holdfast.errors"),
 }
 """Of `holdfast`: the page, its title, and where what is on it is defined."""
-MODULES = ("holdfast.spark.sinks", "holdfast.spark.sources", "holdfast.recipes", "holdfast.testing", "holdfast.watch", "holdfast.ops")
+MODULES = (
+    "holdfast.spark.sinks",
+    "holdfast.spark.sources",
+    "holdfast.recipes",
+    "holdfast.testing",
+    "holdfast.watch",
+    "holdfast.ops",
+)
 """Each has a page of its own."""
 IN_HOLDFAST = "All names on this page are in `holdfast` itself: `import holdfast as hf`.\n\n"
 
