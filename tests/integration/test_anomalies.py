@@ -137,6 +137,7 @@ def test_side_input(feed, run_job, early):
     assert [event for event, *_, score, _, _ in sorted(wanted) if abs(score) >= 5] != []
 
 
+@pytest.mark.night
 def test_as_you_go(feed, run_job):
     [rows] = run_job(as_you_go(feed_all(feed(EVENT)), watermark="0 seconds", key_groups=2))
     wanted = as_you_go_by_hand(batches())

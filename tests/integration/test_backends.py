@@ -51,6 +51,7 @@ class TestOwn:
         with pytest.raises(hf.HoldfastError, match="does not have the version"):
             run_job(counted(source, backend=elsewhere))
 
+    @pytest.mark.night
     def test_a_script_with_crashes(self, tmp_path):
         stream = TestStream().add_elements([("a", 1), ("b", 1)]).crash().add_elements([("a", 1)])
         out = run(Count(), stream, runtime="spark", backend=SqliteBackend(str(tmp_path)), key_groups=2)
@@ -143,6 +144,7 @@ class TestOfAJob:
 
 
 class TestDisk:
+    @pytest.mark.night
     def test_it_goes_on_where_the_heap_was(self, feed, run_job):
         source = feed(EVENTS)
         source.add({"k": "a", "v": 1})

@@ -65,6 +65,7 @@ def test_a_job_without_steps(rows, run_job):
     assert plain(negative) == [("b", -2), ("c", -4)]
 
 
+@pytest.mark.night
 def test_values_of_all_kinds_arrive_as_they_were(feed, run_job):
     schema = (
         "k string, v int, b binary, d decimal(20,4), day date, at timestamp, local timestamp_ntz, l array<int>, "
@@ -85,12 +86,14 @@ def test_values_of_all_kinds_arrive_as_they_were(feed, run_job):
     assert found.asDict(recursive=True) == {**row, "s": {"x": 1, "y": None}}
 
 
+@pytest.mark.night
 def test_columns_of_one_name(rows, run_job):
     df = rows.df
     [_, raw] = run_job(counted(df), df.select("k", "v", F.col("v").alias("v")))
     assert plain(raw) == sorted((key, value, value) for key, value in ROWS)
 
 
+@pytest.mark.night
 def test_upserted(rows, tmp_path):
     sink = hf.sinks.Collect()
     job = hf.Job("job", checkpoint=str(tmp_path / "checkpoint"), trigger="available now", progress=False)

@@ -108,6 +108,7 @@ def test_a_micro_batch_that_comes_again_changes_nothing(counts, tmp_path, mode):
     assert table_rows(tmp_path / "rows") == sorted([*(row for row in wanted if mode == "append" or row[0] == "b"), ("a", 3)])
 
 
+@pytest.mark.night
 def test_one_output_is_upserted_and_another_appended(feed, tmp_path, capsys):
     """The last row of a key wins, of many over several partitions; the console shows what passes."""
     source = feed("k string, v int")
@@ -132,6 +133,7 @@ def test_one_output_is_upserted_and_another_appended(feed, tmp_path, capsys):
     assert len(told) == 6
 
 
+@pytest.mark.night
 def test_a_job_does_not_start_in_another_mode(counts, tmp_path):
     source, rows = counts
     source.add({"k": "a", "v": 1})
@@ -151,7 +153,7 @@ def test_a_job_does_not_start_in_another_mode(counts, tmp_path):
     assert owner == json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.night), "upsert"])
 def test_an_older_savepoint(counts, tmp_path, mode):
     """The table goes back with it, also to values that had been replaced."""
     source, rows = counts

@@ -45,7 +45,15 @@ def add(source, **values):
     source.add(*({"k": key, "v": value} for key, value in values.items()))
 
 
-@pytest.mark.parametrize("backends", [("heap", "heap"), ("heap", "disk"), ("disk", "heap")], ids="-".join)
+@pytest.mark.parametrize(
+    "backends",
+    [
+        pytest.param(("heap", "heap"), marks=pytest.mark.night),
+        ("heap", "disk"),
+        pytest.param(("disk", "heap"), marks=pytest.mark.night),
+    ],
+    ids="-".join,
+)
 def test_new_code_goes_on_with_old_state(feed, run_job, tmp_path, backends, capsys):
     before, after = backends
     source = feed(ROWS)
@@ -77,7 +85,7 @@ def test_what_is_refused_leaves_the_checkpoint_alone(feed, run_job):
     assert rows(run_job(step(source, Cents()))) == [("a", 3.0)]
 
 
-@pytest.mark.parametrize("backend", ["heap", "disk"])
+@pytest.mark.parametrize("backend", ["heap", pytest.param("disk", marks=pytest.mark.night)])
 def test_a_checkpoint_taken_back_to_before_the_new_code(feed, run_job, tmp_path, backend):
     """The workers have the state as the new code keeps it, and the log is the old code's again."""
     source = feed(ROWS)
@@ -109,7 +117,7 @@ def test_a_job_says_what_is_different(feed, tmp_path, capsys):
     assert "the cell 'seen' is no longer declared; its state is kept" in said
 
 
-@pytest.mark.parametrize("backend", ["heap", "disk"])
+@pytest.mark.parametrize("backend", [pytest.param("heap", marks=pytest.mark.night), "disk"])
 def test_cells_expire_by_the_watermark(feed, run_job, backend):
     class Once(hf.DoFn):
         SEEN = hf.ValueStateSpec("seen", ttl=hf.Ttl("1 hour", time="event"))

@@ -207,6 +207,7 @@ def test_a_notebook_shows_a_job(rows, tmp_path):
     assert job.explain().svg in shown
 
 
+@pytest.mark.night
 def test_a_job_that_has_run_says_where_its_steps_are(rows, tmp_path):
     """A step that is added to a checkpoint goes where there is an operator for it."""
 

@@ -10,7 +10,7 @@ from integration.functions import Count
 BATCHES = 12
 
 
-@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("steps", [pytest.param(1, marks=pytest.mark.night), 2])
 def test_later_micro_batches_compile_nothing(spark, tmp_path, steps):
     def run(name):
         data = tmp_path / f"data {name}"

@@ -244,6 +244,7 @@ def test_joins_with_a_batch_between_steps(spark, rows, run, how):
     assert found == plain(wanted)
 
 
+@pytest.mark.night
 def test_two_edges_with_joins_do_not_multiply_each_other(spark, rows, run):
     few = spark.createDataFrame([("a0", 5), ("a0", 6)], "k string, x int")
     first = step(rows.df, "first")
@@ -371,6 +372,7 @@ def test_watermarks_of_their_own(feed, run):
         run(windows(timed.where("v > 1"), "a", "1 second"), windows(timed.where("v < 1"), "b", "1 second"), checkpoint="two")
 
 
+@pytest.mark.night
 def test_random_columns_are_computed_once(rows, run):
     drawn = rows.df.withColumn("u", F.rand())
     low, high = step(drawn.where("u < 0.5"), "low"), step(drawn.where("u >= 0.5"), "high")
@@ -381,6 +383,7 @@ def test_random_columns_are_computed_once(rows, run):
         assert sorted((k, v) for k, v, _ in one + other) == sorted(ROWS)
 
 
+@pytest.mark.night
 def test_the_keys_of_a_join_are_computed_for_its_rows_only(spark, rows, run):
     few = spark.createDataFrame([(0, 5), (1, 6)], "id int, x int")
     first = step(rows.df, "first")

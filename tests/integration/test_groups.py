@@ -73,6 +73,7 @@ def _with_time(df):
     return df.withColumn("time", df["at"])
 
 
+@pytest.mark.night
 def test_a_timeout_by_the_clock(feed, tmp_path):
     source = feed(EVENTS)
     stream = hf.keyed(source.df, key="user", value="action")

@@ -6,6 +6,7 @@ import datetime
 import json
 import urllib.request
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import holdfast as hf
@@ -51,6 +52,7 @@ def test_a_healthy_job(feed, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["level"] == "ok"
 
 
+@pytest.mark.night
 def test_a_hot_key_on_its_way_out(feed, tmp_path):
     """Seen in the history, by the function that is called with it, and by whoever scrapes."""
     source = feed("k string, v string, at timestamp")

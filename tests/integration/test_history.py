@@ -53,6 +53,7 @@ def test_a_record_for_each_micro_batch(feed, run_job, history):
     assert {(found.key, found.count) for found in step.hot} == {("a", 2), ("<script>\\x1b[0m", 1)}
 
 
+@pytest.mark.night
 def test_what_a_step_holds_survives_a_restart(feed, run_job, history, tmp_path):
     source = feed(ROWS)
     add(source, *(f"k{number}" for number in range(40)))
@@ -148,6 +149,7 @@ def test_a_failure_that_nobody_waits_for_is_recorded(feed, history, tmp_path):
     assert len(history().events) == 2
 
 
+@pytest.mark.night
 def test_a_history_that_cannot_be_kept_does_not_stop_a_job(feed, run_job, tmp_path, caplog):
     source = feed(ROWS)
     add(source, "a")
@@ -205,6 +207,7 @@ class Told:
         self.calls.append("close")
 
 
+@pytest.mark.night
 def test_outlets_are_told_in_order_and_cannot_stop_a_job(feed, tmp_path, caplog):
     source = feed(ROWS)
     add(source, "a")

@@ -99,6 +99,7 @@ def test_what_cannot_be_begun_with(spark, feed):
     assert refused.match("a column 'nothing', but the step has no such cell")
 
 
+@pytest.mark.night
 def test_two_rows_of_one_key(spark, feed, run_job):
     stream = feed("card string, amount long")
     keyed = hf.keyed(stream.df, key="card", value="amount")

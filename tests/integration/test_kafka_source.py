@@ -98,6 +98,7 @@ def test_what_rows_have_of_kafka(kafka, spark, source):
     assert rows[1].headers is None
 
 
+@pytest.mark.night
 def test_bytes_texts_and_avro(kafka, spark, source):
     schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}
     stream = io.BytesIO()
@@ -256,6 +257,7 @@ def test_what_a_producer_took_back_is_not_read(kafka, spark, source):
     assert sorted(row.card for row in source(topic).read_batch(spark).main.collect()) == ["after", "before"]
 
 
+@pytest.mark.night
 def test_records_that_kafka_has_deleted_fail_the_job(kafka, spark, source, run_job):
     topic = kafka.new_topic()
     kafka.put(topic, payment("1"), payment("2"))

@@ -96,6 +96,7 @@ def test_an_older_savepoint(counts, postgres, tmp_path):
     assert postgres.rows(columns="k, n") == sorted([*2 * beside, ("b", 1)])
 
 
+@pytest.mark.night
 def test_the_job_of_a_restored_savepoint_goes_on_as_well(counts, spark, postgres, tmp_path):
     """The restored one, with other partitions, has taken over the table; the old one is started again nevertheless."""
     source, rows = counts

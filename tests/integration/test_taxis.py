@@ -130,6 +130,7 @@ def test_trips_and_revenue_of_each_zone(feed, run_job, rides, windows, order):
 @pytest.mark.parametrize(
     "windows", [pytest.param(name, marks=[pytest.mark.night] if name != "sessions" else []) for name in WINDOWS]
 )
+@pytest.mark.night
 def test_lifting_changes_nothing(feed, run_job, rides, windows):
     [found] = run_job(per_zone(fed(feed(RIDES), shuffled(rides)), windows, lift=False))
     assert_same(results(row for row in found if row.zone != "nowhere"), expected(rides, windows))
@@ -141,6 +142,7 @@ def test_a_table_of_all_rides_gives_the_same(spark, rides, windows):
     assert_same(results(per_zone(df, windows).collect()), expected(rides, windows))
 
 
+@pytest.mark.night
 def test_the_windows_of_a_zone_may_be_worked_on_side_by_side(feed, run_job, rides):
     [found] = run_job(per_zone(fed(feed(RIDES), rides), "hourly", parallel_over="key+window"))
     assert_same(results(row for row in found if row.zone != "nowhere"), expected(rides, "hourly"))

@@ -140,6 +140,7 @@ def test_a_stream_begins_where_the_job_is(spark, everything, tmp_path):
     assert follower.rows() == [row for row in everything if row[0] > 2 and row[1] == "running"]
 
 
+@pytest.mark.night
 def test_state_that_an_operator_replaced(spark, everything, tmp_path):
     """What that changed is in no micro-batch: so the stream says so, and goes on only if it is told to."""
     path = Path(copied(tmp_path / "copy"))
@@ -154,6 +155,7 @@ def test_state_that_an_operator_replaced(spark, everything, tmp_path):
     assert follower.rows() == [row for row in everything if row[0] > 2]
 
 
+@pytest.mark.night
 def test_a_stream_that_fell_behind(spark, tmp_path):
     path = Path(copied(tmp_path / "copy"))
     aside = truncated(path, 0)

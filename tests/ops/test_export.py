@@ -76,6 +76,7 @@ def test_every_format_is_as_exact(spark, payments, tmp_path, form):
     assert cells(spark, str(tmp_path / "imported")) == payments.state
 
 
+@pytest.mark.night
 def test_json_is_edited_line_by_line(spark, payments, tmp_path, capsys):
     out = tmp_path / "export"
     assert main(["state", "export", payments.stopped, str(out), "--format", "json", "--json"]) == 0
@@ -186,6 +187,7 @@ def test_values_of_another_type_are_told_all_together(spark, export, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["export"]
 
 
+@pytest.mark.night
 def test_another_type_for_a_whole_cell(spark, export, tmp_path):
     """Code that keeps another type from now on: without the stored form there is nothing that the values must fit."""
 

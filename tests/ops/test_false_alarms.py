@@ -62,6 +62,7 @@ def test_a_step_over_a_batch_has_no_state(spark, source, tmp_path):
     assert checkpoint_verify(spark, str(tmp_path / "checkpoint")).is_whole
 
 
+@pytest.mark.night
 def test_a_source_that_is_read_twice_has_one_log(spark, source, tmp_path):
     both = source.where("k = 'a'").unionByName(source.where("k = 'b'"))
     assert run(count(both), tmp_path) == [("a", 1), ("b", 1)]
@@ -98,6 +99,7 @@ def test_a_step_more_is_no_lost_state(source, tmp_path):
     assert run(more, tmp_path) == [("a", 1), ("b", 1)]
 
 
+@pytest.mark.night
 def test_another_format_of_state_files_is_not_used(spark, source, tmp_path):
     option = "spark.sql.streaming.stateStore.checkpointFormatVersion"
     spark.conf.set(option, "2")

@@ -88,12 +88,14 @@ def test_a_dry_run_shows_it_and_changes_nothing(spark, payments, checkpoint):
     assert len(remove_state(spark, checkpoint, key=CARD, dry_run=True, limit=2).cells) == 2
 
 
+@pytest.mark.night
 def test_one_cell_with_its_time_to_live(spark, payments, checkpoint):
     remove_state(spark, checkpoint, key=CARD, cell="by_kind")
     gone = payments.before - cells(spark, checkpoint)
     assert {(cell[1], cell[3]) for cell in gone} == {(CARD, "by_kind"), (CARD, "~ttl:by_kind")}
 
 
+@pytest.mark.night
 def test_a_timer_of_all_keys(spark, payments, checkpoint):
     remove_state(spark, checkpoint, cell="due")
     gone = payments.before - cells(spark, checkpoint)
@@ -110,6 +112,7 @@ def test_by_a_condition(spark, payments, checkpoint):
     assert removed.keys == {"running": len(large)}
 
 
+@pytest.mark.night
 def test_whole_keys_by_a_condition(spark, payments, checkpoint):
     remove_state(spark, checkpoint, step="everything", where="cell = 'count' and value = '7'", whole_keys=True)
     keys = {cell[1:3] for cell in payments.before if cell[0] == "everything" and cell[3:] == ("count", "7")}
@@ -118,6 +121,7 @@ def test_whole_keys_by_a_condition(spark, payments, checkpoint):
     assert payments.before - cells(spark, checkpoint) == expected
 
 
+@pytest.mark.night
 def test_nothing_matches(spark, checkpoint, capsys):
     before = checksums(Path(checkpoint))
     for choice in ({"key": "nobody"}, {"window": "2020-01-01T00:00:00Z"}, {"where": "value = 'no such'"}):
@@ -187,6 +191,7 @@ def test_killed_it_is_as_before_or_as_after(spark, payments, checkpoint, monkeyp
     assert cells(spark, checkpoint) == {cell for cell in payments.before if cell[1] != CARD}
 
 
+@pytest.mark.night
 def test_a_planned_micro_batch_is_processed_over_what_is_left(spark, payments, tmp_path):
     """As a job leaves it that fails on a key, again and again."""
     checkpoint = str(tmp_path / "checkpoint")
@@ -229,6 +234,7 @@ def test_the_command(spark, payments, checkpoint, capsys, monkeypatch):
     }
 
 
+@pytest.mark.night
 def test_the_command_for_a_program(spark, payments, checkpoint, capsys):
     assert main(["state", "rm", checkpoint, "--window", "1970-01-01T00:05:00Z", "--yes", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

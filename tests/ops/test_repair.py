@@ -60,6 +60,7 @@ def test_it_is_taken_back_and_done(spark, history, false, capsys):
     assert checkpoint_verify(spark, str(false)).problems == []
 
 
+@pytest.mark.night
 def test_with_a_plan_that_a_restart_has_made(spark, history, false, tmp_path):
     """It would be done in place of the one that was not."""
     offsets = (false / "offsets" / "5").read_text()

@@ -76,6 +76,7 @@ def killed(spark, checkpoint: Path, partitions: int) -> None:
     shutil.rmtree(checkpoint / "state" / "0" / str(partitions - 1))
 
 
+@pytest.mark.night
 def test_killed_on_the_way(spark, history, checkpoint, tmp_path, capsys):
     before = blobs_of(spark, checkpoint, 5)
     killed(spark, checkpoint, 5)

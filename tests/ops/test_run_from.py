@@ -63,6 +63,7 @@ def test_it_begins_once_and_then_goes_on(history, command, tmp_path):
     assert command("-s", moved) == (0, {})
 
 
+@pytest.mark.night
 def test_after_a_restore_by_hand_it_goes_on_too(history, command, tmp_path):
     assert main(["savepoint", "restore", str(history.savepoint), str(tmp_path / "new")]) == 0
     assert command("-s", history.savepoint) == (0, expected(history, SAVED_AFTER))
@@ -97,6 +98,7 @@ def test_a_notice_that_makes_no_sense_is_no_notice(history, command, tmp_path, n
     assert command("-s", history.savepoint) == (1, None)
 
 
+@pytest.mark.night
 def test_other_partitions_than_it_has_are_refused(history, command, tmp_path, capsys):
     assert main(["savepoint", "restore", str(history.savepoint), str(tmp_path / "new")]) == 0
     assert command("-s", history.savepoint, "-p", 5) == (1, None)

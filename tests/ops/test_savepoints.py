@@ -37,7 +37,9 @@ def partitions_of(checkpoint: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("partitions", "backend", "key_groups"), [(5, "heap", None), (8, "disk", 6)], ids=["5 partitions", "everything else"]
+    ("partitions", "backend", "key_groups"),
+    [pytest.param(5, "heap", None, marks=pytest.mark.night), (8, "disk", 6)],
+    ids=["5 partitions", "everything else"],
 )
 def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_happened(
     spark, history, tmp_path, partitions, backend, key_groups, capsys

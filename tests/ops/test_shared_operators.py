@@ -177,6 +177,7 @@ def rows_of_export(export, step):
     return sorted(map(str, pq.read_table(export / "state" / step).to_pylist()))
 
 
+@pytest.mark.night
 def test_one_step_into_what_is_there(spark, exported, stopped, tmp_path):
     """The step that it shares an operator with keeps its state."""
     export = tmp_path / "export"

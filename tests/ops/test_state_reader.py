@@ -75,6 +75,7 @@ def test_windows_in_other_key_groups_are_not_missed(reader):
         assert [cell.window for cell in key.cells] == [cell.window for cell in key.before]
 
 
+@pytest.mark.night
 def test_a_step_that_was_not_there_before(reader, spark, tmp_path_factory):
     """All that it has is new."""
     stream_folder = reader.checkpoint.replace("/checkpoint", "/input")
