@@ -16,12 +16,10 @@ WINDOW = hf.FixedWindows("60 seconds")
 
 # Seconds after the beginning, in files, each of which is a micro-batch.
 FILES = [
-    [("ann", 1.0, 0), ("bob", 8.0, 10), ("ann", 3.0, 50)],
-    [("ann", 5.0, 70), ("bob", 2.0, 20)],
-    [("eve", 9.0, 90), ("ann", 2.0, 59)],
+    [("ann", 1.0, 0), ("bob", 8.0, 10), ("ann", 3.0, 50), ("ann", 5.0, 70)],
+    [("bob", 2.0, 20), ("eve", 9.0, 90), ("ann", 2.0, 59)],
     [("ann", 7.0, 130), ("bob", 4.0, 130)],
     [("zoe", 0.0, 400)],
-    [("zoe", 0.0, 500)],
 ]
 
 
@@ -91,7 +89,7 @@ def test_in_a_job_with_several_sinks_that_is_stopped_and_started(spark, feed, ru
     """Both the newest model, from another stream, and what misses it; with a restart after every file."""
     made, said = feed(EVENTS), feed("who string, limit double, note string", "limits")
     found = []
-    for number, (user, second) in enumerate([("ann", 0), ("bob", 5), ("ann", 20), ("bob", 200), ("eve", 300), ("x", 900)]):
+    for number, (user, second) in enumerate([("ann", 0), ("bob", 5), ("ann", 200), ("x", 900)]):
         made.add({"user": user, "amount": 1.0, "seen_at": BEGIN + timedelta(seconds=second)})
         said.add({"who": "ann", "limit": float(number), "note": "new"})
         limits = hf.AsDict(hf.keyed(said.df, key="who"), wait="100 seconds")
@@ -114,7 +112,7 @@ def test_in_a_job_with_several_sinks_that_is_stopped_and_started(spark, feed, ru
     assert held["bob", "due"] == '{"$timestamp":"2026-01-05T08:01:45Z"}'
     assert len(held) == 3
     assert main == same == [("ann", 0.0, "new"), ("ann", 2.0, "new")]
-    assert sorted(letters) == [("bob", 1.0, "process"), ("bob", 1.0, "process"), ("eve", 1.0, "process")]
+    assert sorted(letters) == [("bob", 1.0, "process")]
 
 
 def test_the_same_script_in_memory_and_on_spark():

@@ -88,6 +88,22 @@ class TestOutputs:
 
 
 class TestTime:
+    def test_an_aggregation_with_dead_letters_tells_late_elements_apart(self, feed, run_job):
+        rows = feed("k string, v int, at timestamp")
+        for second in (0, 100, 200, 5):
+            rows.add({"k": "a", "v": second, "at": at(second)})
+        keyed = hf.keyed(rows.df, key="k", timestamp="at", watermark="0 seconds").window_into(hf.FixedWindows(10))
+        sums = keyed.combine_per_key(
+            {"total": hf.Sum("v")},
+            outputs={"late": None, "dead_letter": None},
+            on_error="dead_letter",
+            key_groups=1,
+        )
+        main, late, letters = run_job(sums.main.select("total"), sums.late, sums.dead_letter)
+        assert [row.total for row in main] == [0, 100]
+        assert [(row.k, row.v) for row in late] == [("a", 5)]
+        assert letters == []
+
     def test_windows_end_with_the_watermark_and_late_elements_come_apart(self, feed, run_job):
         source = feed(EVENTS)
         source.add(event("a", 1, 0), event("a", 2, 5), event("b", 10, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import holdfast as hf
+from holdfast.model.coders import coder_from_description, default_coder
 from holdfast.testing import SideStream, TestStream, run
 
 
@@ -96,3 +97,17 @@ def test_rows_added_to_results():
 def test_a_wait_that_is_none(options, message):
     with pytest.raises(hf.InvalidStep, match=message):
         hf.AsDict({}, **options)
+
+
+def test_rows_that_are_kept_are_read_without_their_schema():
+    description = {"id": "row", "version": 1, "fields": ["limit", "note"]}
+    data = default_coder().encode((1.5, "new"))
+    assert coder_from_description(description, view_records=True).decode(data) == {"limit": 1.5, "note": "new"}
+    assert coder_from_description({**description, "bare": True, "fields": ["v"]}, view_records=True).decode(data) == (
+        1.5,
+        "new",
+    )
+    assert coder_from_description(description) is None
+    for damaged in (default_coder().encode((1.5,)), b"\xff"):
+        with pytest.raises(hf.CoderError, match="damaged"):
+            coder_from_description(description, view_records=True).decode(damaged)
