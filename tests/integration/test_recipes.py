@@ -134,7 +134,8 @@ def on_spark(spark, tmp_path_factory) -> dict[str, list[Any]]:
     for batch in batches():
         feed.add(*({**row, "at": datetime.fromtimestamp(START + row["at"], timezone.utc)} for row in batch))
     # One sink for all of them, because each costs time in every micro-batch.
-    frames = [on_stream(feed.df, name) for name in STEPS]
+    df = feed.df
+    frames = [on_stream(df, name) for name in STEPS]
     told = [
         f.select(F.lit(name).alias("step"), F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
         for name, f in zip(STEPS, frames, strict=True)
