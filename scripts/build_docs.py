@@ -18,7 +18,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "build" / "pages"
-BEGIN = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+BEGIN = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "examples/kafka_to_postgres/README.md",
+)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 COMMANDS = {
     "zensical": ["zensical", "build", "--strict", "--clean"],

@@ -112,6 +112,8 @@ def test_the_command_says_what_it_made(tmp_path, capsys):
         "tests/test_job.py",
     } <= made
     assert stat.S_IMODE((tmp_path / "mine").stat().st_mode) == 0o755
+    assert main(["new", "yours", "--in", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith(f"\n\nNext: cd {tmp_path / 'yours'}, and see its README.md.\n")
     assert main(["new"]) == 1
     assert "NAME is missing" in capsys.readouterr().err
 
@@ -149,7 +151,7 @@ def test_a_project_passes_its_own_tests_and_checks(template, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("template", [OURS[0], *(pytest.param(name, marks=pytest.mark.night) for name in OURS[1:])])
-def test_its_test_on_spark_and_its_job_run(template, tmp_path):
+def test_its_test_on_spark_and_its_job_run(template, tmp_path, capsys):
     """By day those of one template: all have the same skeleton, and the night has the others."""
     made = make_project("my-project", template, tmp_path)
     job = [sys.executable, "-m", "my_project.job", "sample", "out"]
@@ -159,3 +161,4 @@ def test_its_test_on_spark_and_its_job_run(template, tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
     assert list((made / "out" / "rows").rglob("*.parquet"))
     assert main(["state", "show", str(made / "out" / "checkpoint"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cells"], "there is something to see, as the README promises"

@@ -38,7 +38,8 @@ def new(
     def show() -> None:
         for file in files:
             say(f"{folder / file}")
-        say(f"\nNext: cd {folder}, and see its README.md.")
+        say("")
+        say(f"Next: cd {folder}, and see its README.md.")
 
     give({"folder": str(folder), "template": template, "files": files}, as_json, show)
 
