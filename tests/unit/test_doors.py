@@ -14,7 +14,7 @@ import holdfast as beam
 from holdfast.testing import TestStream, run
 
 SOURCES = Path(beam.__file__).parent
-NOT_DOORS = {"checkpoint", "cli", "engine", "model", "ops", "recipes", "spark", "testing", "ui", "watch"}
+NOT_DOORS = {"checkpoint", "cli", "demo", "engine", "model", "ops", "recipes", "spark", "starter", "testing", "ui", "watch"}
 """The packages that hold code. All else is a door, apart from the package itself and its errors."""
 
 FOR_BEAM = '''
