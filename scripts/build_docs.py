@@ -88,7 +88,7 @@ def reference() -> dict[str, str]:
     """The pages of the reference, by name."""
     pages = {}
     for page, names in names_by_page().items():
-        title = TOPICS[page][0] if page in TOPICS else f"`{page}`"
+        title = TOPICS[page][0] if page in TOPICS else f"`{page.replace('holdfast.spark.', 'hf.')}`"
         about = IN_HOLDFAST if page in TOPICS else f"{introduction(importlib.import_module(page))}\n\n"
         pages[page] = f"# {title}\n\n{about}" + "\n".join(f"::: {name}\n" for name in names)
     return pages

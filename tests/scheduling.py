@@ -37,6 +37,7 @@ LONGEST = (
     "integration/test_sql_jobs.py",
     "integration/test_kafka_sink.py",
     "integration/test_file_sources.py",
+    "integration/test_walks.py",
 )
 
 _FOLDERS = ("fault", "ops", "integration", "stored", "browser", "package", "texts", "contract", "property", "unit")
