@@ -23,7 +23,10 @@ HEALTHY_SECONDS = 600
 
 
 class SlowCoder(hf.Coder[int]):
-    """Of a value that takes long to be stored."""
+    """Of a value that takes long to be stored; not to be written, since it is kept as it is until then."""
+
+    def is_immutable(self):
+        return True
 
     def encode(self, value):
         time.sleep(0.03)
