@@ -29,6 +29,16 @@ def test_a_view_has_a_row_for_each_key_and_window():
     assert "There is more" not in StateView(7, cells, more=False, step_names=[EVIL])._repr_html_()
 
 
+def test_a_view_says_what_the_authors_say_of_its_cells():
+    cells = [ShownCell("step", "k", "global", name, "value", "1", "1", None) for name in ("count", "due[x]", "plain")]
+    view = StateView(7, cells, more=False, step_names=["step"], docs={"step": {"count": EVIL, "due": "when it is due"}})
+    html = view._repr_html_()
+    assert "when it is due" in html
+    assert html.count("<tr>") == 3
+    assert EVIL not in html
+    assert "when it is due" not in StateView(7, cells, more=False, step_names=["step"])._repr_html_()
+
+
 def test_a_difference_has_a_row_for_each_change():
     changes = [
         Change("s", EVIL, "w", "c", "value", None, "1", "", EVIL),

@@ -20,7 +20,8 @@ _COLOURS = {"added": "#1a7f37", "removed": "#cf222e", "changed": "#9a6700"}
 
 
 def view_html(view: StateView) -> str:
-    """A table for each step: a row for each key and window, a column for each cell and timer."""
+    """A table for each step: a row for each key and window, a column for each cell and timer. What its author says of a cell is
+    below its name."""
     return _whole(
         f"<p>State after micro-batch {view.batch}</p>", *(_step(view, name) for name in view.step_names), *_more(view.more)
     )
@@ -34,6 +35,11 @@ def _step(view: StateView, name: str) -> str:
         expires = f" (expires {cell.expires_at})" if cell.expires_at else ""
         rows.setdefault((cell.key, cell.window), {})[cell.cell] = f"{cell.text}{expires}"
     body = [[key, window, *(cells.get(column, "") for column in columns)] for (key, window), cells in rows.items()]
+    docs = view.docs.get(name, {})
+    # A timer with tags has a column for each.
+    told = [docs.get(column) or docs.get(column.partition("[")[0], "") for column in columns]
+    if any(told):
+        body.insert(0, ["", "", *told])
     return f"<p><b>{_text(name)}</b></p>{_table(['key', 'window', *columns], body)}"
 
 
