@@ -20,8 +20,8 @@ _COLOURS = {"added": "#1a7f37", "removed": "#cf222e", "changed": "#9a6700"}
 
 
 def view_html(view: StateView) -> str:
-    """A table for each step: a row for each key and window, a column for each cell and timer. What its author says of a cell is
-    below its name."""
+    """A table for each step: a row for each key and window, a column for each cell and timer, below its name what its author
+    says of it."""
     return _whole(
         f"<p>State after micro-batch {view.batch}</p>", *(_step(view, name) for name in view.step_names), *_more(view.more)
     )
