@@ -10,6 +10,7 @@ So the results do not depend on how a stream was cut into micro-batches, and a m
 
 from holdfast.recipes.anomalies import Anomalies
 from holdfast.recipes.batches import GroupIntoBatches, stored_size
+from holdfast.recipes.columns import AssignIndexColumns, FirstOccurrenceColumns, RunningCountColumns
 from holdfast.recipes.counting import AssignIndex, CountWhileActive, RunningCount
 from holdfast.recipes.duplicates import FirstOccurrence, FirstOccurrenceWithin
 from holdfast.recipes.enrichment import TemporalJoin
@@ -30,12 +31,14 @@ from holdfast.recipes.velocity import Velocity
 __all__ = [
     "Anomalies",
     "AssignIndex",
+    "AssignIndexColumns",
     "ClickTrail",
     "CountLimit",
     "CountWhileActive",
     "DecayingFeatures",
     "Detector",
     "FirstOccurrence",
+    "FirstOccurrenceColumns",
     "FirstOccurrenceWithin",
     "GroupIntoBatches",
     "ImpossibleTravel",
@@ -47,6 +50,7 @@ __all__ = [
     "RiverModel",
     "RollingAlert",
     "RunningCount",
+    "RunningCountColumns",
     "Sequence",
     "SlidingLimit",
     "StateMachine",
