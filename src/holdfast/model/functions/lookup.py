@@ -267,11 +267,11 @@ DUE = TimerSpec("due", TimeDomain.WATERMARK)
 
 
 def side_streams(
-    fn: object, given: SideInputs | None, is_stream: Callable[[object], bool], step: str
+    fn: object, given: SideInputs | None, is_stream: Callable[[SideInput], bool], step: str
 ) -> tuple[dict[str, SideInput], dict[str, SideInput]] | None:
     """The side inputs that are streams, and the others, by the parameter of the function; None if none is a stream."""
     every = list(given.values()) if isinstance(given, Mapping) else list(given or ())
-    if not isinstance(fn, DoFn) or not any(isinstance(side, SideInput) and is_stream(side.source) for side in every):
+    if not isinstance(fn, DoFn) or not any(isinstance(side, SideInput) and is_stream(side) for side in every):
         return None
     names = list(given) if isinstance(given, Mapping) else [a.name for a in process_signature(fn).side_inputs]
     problems = []
@@ -282,7 +282,7 @@ def side_streams(
         )
     streams, others = {}, {}
     for name, side in zip(names, every, strict=False):
-        if not isinstance(side, SideInput) or not is_stream(side.source):
+        if not isinstance(side, SideInput) or not is_stream(side):
             others[name] = side
             continue
         streams[name] = side
