@@ -153,6 +153,12 @@ def test_in_a_batch(spark):
     models = hf.AsDict(stream.combine_per_key(MeanModel(), output="model double", name="models", key_groups=2))
     found = stream.par_do(hf.Map(event_prediction, models), output=PREDICTION, key_groups=2)
     assert plain(found.collect()) == wanted()
+    # Tables, of which every call has everything, although they have windows.
+    spans = stream.combine_per_key(hf.Count(), name="counts", key_groups=1).where("user = 'eve'")
+    made = hf.Map(
+        lambda e, rows, ends: (e[0], len(rows) + len(ends)), hf.AsList(spans), hf.AsDict(spans.select("user", "window"))
+    )
+    assert plain(stream.par_do(made, output="user string, n int").where("user = 'bob'").collect()) == [("bob", 2)] * 3
 
 
 def test_what_is_refused(events, feed, spark):

@@ -64,7 +64,7 @@ class Aggregation:
 
 def with_side_streams(fn: Any, options: StepOptions) -> tuple[Any, StepOptions, Sides]:
     """The function that looks up the side inputs which are streams, the options without these, and the streams."""
-    found = side_streams(fn, options.side_inputs, lambda source: isinstance(source, SideStream), options.name or "")
+    found = side_streams(fn, options.side_inputs, lambda side: isinstance(side.source, SideStream), options.name or "")
     if found is None:
         return fn, options, Sides()
     streams, others = found

@@ -174,11 +174,10 @@ class Lookup(GroupedDoFn):
                 _keep_newest(newest[origin - 1], time, value)
         rows = [cell.read() for cell in newest]
         self._release(key, window, rows, waiting, None)
-        wait = self._longest_wait(rows)
-        for time, value in elements:
-            if wait == 0:
-                self._call(key, time, value, window, rows)
-            else:
+        if self._longest_wait(rows) == 0:
+            self._call(key, elements, window, rows)
+        else:
+            for time, value in elements:
                 waiting.keep(time, value)
         self._set_timer(window, rows, waiting, due)
 
@@ -202,8 +201,7 @@ class Lookup(GroupedDoFn):
             limit = max(watermark - wait + 1, MIN_MICROS)
         released = waiting.between(MIN_MICROS, limit)
         waiting.cut(MIN_MICROS, limit)
-        for time, value in released:
-            self._call(key, time, value, window, rows)
+        self._call(key, released, window, rows)
 
     def _longest_wait(self, rows: Sequence[object]) -> int | None:
         """How long an element may wait for what is missing: 0 if nothing is, None if until the end of its window."""
@@ -219,12 +217,14 @@ class Lookup(GroupedDoFn):
         end = window.end.micros
         due.set(Timestamp._of_micros(end if wait is None else min(first + wait, end)))
 
-    def _call(self, key: Any, time: int, value: Any, window: BoundedWindow, rows: Sequence[Any]) -> None:
+    def _call(self, key: Any, elements: list[tuple[int, Any]], window: BoundedWindow, rows: Sequence[Any]) -> None:
+        """Calls the function for elements, (time, value), in this order."""
         views = {side.parameter: KeyView(side.parameter, key, row) for side, row in zip(self.sides, rows, strict=True)}
         own = window
-        if not self._same_windows:
-            [own] = self._main.assign(WindowFn.AssignContext(Timestamp._of_micros(time), (key, value)))
-        self.calls(key, value, time, own, views)
+        for time, value in elements:
+            if not self._same_windows:
+                [own] = self._main.assign(WindowFn.AssignContext(Timestamp._of_micros(time), (key, value)))
+            self.calls(key, value, time, own, views)
 
 
 def _keep_newest(cell: Any, time: int, value: Any) -> None:
@@ -268,11 +268,11 @@ DUE = TimerSpec("due", TimeDomain.WATERMARK)
 
 
 def side_streams(
-    fn: object, given: SideInputs | None, is_stream: Callable[[object], bool], step: str
+    fn: object, given: SideInputs | None, is_stream: Callable[[SideInput], bool], step: str
 ) -> tuple[dict[str, SideInput], dict[str, SideInput]] | None:
     """The side inputs that are streams, and the others, by the parameter of the function; None if none is a stream."""
     every = list(given.values()) if isinstance(given, Mapping) else list(given or ())
-    if not isinstance(fn, DoFn) or not any(isinstance(side, SideInput) and is_stream(side.source) for side in every):
+    if not isinstance(fn, DoFn) or not any(isinstance(side, SideInput) and is_stream(side) for side in every):
         return None
     names = list(given) if isinstance(given, Mapping) else [a.name for a in process_signature(fn).side_inputs]
     problems = []
@@ -283,7 +283,7 @@ def side_streams(
         )
     streams, others = {}, {}
     for name, side in zip(names, every, strict=False):
-        if not isinstance(side, SideInput) or not is_stream(side.source):
+        if not isinstance(side, SideInput) or not is_stream(side):
             others[name] = side
             continue
         streams[name] = side
@@ -368,5 +368,7 @@ def _window_problems(sides: Sequence[SideRows], main: WindowFn) -> Iterator[str]
                     f"The side input {rows.parameter!r} is a stream in the global window, which never ends. Say how long an "
                     "element may wait for its first row: wait='10 minutes', or wait=0."
                 )
+    elif main != side and isinstance(side, SlidingWindows) and side.period > side.size:
+        yield f"{what}, between which there are gaps, and its elements are in {main!r}: put them into the same windows."
     elif main != side and not (isinstance(main, FixedWindows) and isinstance(side, (FixedWindows, SlidingWindows))):
         yield f"{what}, but its elements are in {main!r}: put them into the same windows, window_into(...)."

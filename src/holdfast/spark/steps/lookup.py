@@ -89,12 +89,15 @@ class _Side:
         return F.timestamp_micros(F.unix_micros(F.col(quoted(_WINDOW))["end"]) - 1)
 
 
-def is_side_stream(given: object) -> bool:
-    """Whether the source of a side input is looked up row by row: a stream, a keyed stream, or results of windows."""
-    source = _given(given)
+def is_side_stream(side_input: SideInput) -> bool:
+    """Whether a side input is looked up row by row: a stream, a keyed stream, or results of windows."""
+    source = _given(side_input.source)
     if isinstance(source, KeyedSource):
         return True
-    return isinstance(source, DataFrame) and (source.isStreaming or _has_windows(source))
+    if not isinstance(source, DataFrame):
+        return False
+    # Two columns of a batch DataFrame are the pairs of a table, whatever they are.
+    return source.isStreaming or (side_input.takes_streams and len(source.columns) > 2 and _has_windows(source))
 
 
 def build_with_side_streams(
