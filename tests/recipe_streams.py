@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.testing import Results, TestStream, run
+from tiers import examples
 
 KEYS = ("ann", "bob")
+SPANS = st.sampled_from([5, 10, 15, 20])
+MANY = settings(max_examples=examples(300))
 
 
 class Arrival(NamedTuple):
@@ -55,14 +59,13 @@ class Played(NamedTuple):
         return sorted(self.of(key), key=lambda arrival: arrival.time)
 
 
-def streams(
-    values: st.SearchStrategy[Any], *, times: st.SearchStrategy[float] | None = None, size: int = 30
-) -> st.SearchStrategy[Played]:
-    """Streams of two keys; their times are near enough to each other to tie and to meet limits exactly."""
+def streams(values: st.SearchStrategy[Any], *, times: st.SearchStrategy[float] | None = None) -> st.SearchStrategy[Played]:
+    """Streams of two keys. Their times are whole multiples of five, as `SPANS` are: so they tie, and meet limits exactly."""
     if times is None:
-        times = st.integers(0, 60)
+        times = st.integers(0, 12).map(lambda number: number * 5)
     one = st.tuples(st.builds(Arrival, st.sampled_from(KEYS), values, times), st.integers(0, 3))
-    return st.lists(one, max_size=size).map(lambda pairs: Played([a for a, _ in pairs], [c for _, c in pairs]))
+    # Most streams that are drawn without a least length are too short to show anything.
+    return st.lists(one, min_size=8, max_size=30).map(lambda pairs: Played([a for a, _ in pairs], [c for _, c in pairs]))
 
 
 def outputs(results: Results, tag: str = "main") -> dict[str, list[Any]]:

@@ -11,22 +11,25 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast import recipes
 from holdfast.testing import TestStream, run
-from recipe_streams import Played, check, outputs, streams
+from recipe_streams import MANY, SPANS, Played, check, outputs, streams
 
 VALUES = st.integers(0, 9)
 
 
+@MANY
 @given(streams(VALUES))
 def test_a_running_count(played: Played) -> None:
     check(recipes.RunningCount(), played, lambda seen: [(a.key, n) for n, a in enumerate(seen, start=1)])
 
 
+@MANY
 @given(streams(VALUES))
 def test_an_index(played: Played) -> None:
     check(recipes.AssignIndex(), played, lambda seen: [(a.key, n, a.value) for n, a in enumerate(seen)])
 
 
-@given(streams(VALUES), st.integers(1, 20), st.booleans())
+@MANY
+@given(streams(VALUES), SPANS, st.booleans())
 def test_a_count_while_a_key_is_active(played: Played, idle: int, is_sorted: bool) -> None:
     def model(seen):
         newest, count = None, 0
@@ -39,12 +42,14 @@ def test_a_count_while_a_key_is_active(played: Played, idle: int, is_sorted: boo
     assert check(recipe, played, model, is_sorted=is_sorted).keys() == []
 
 
+@MANY
 @given(streams(VALUES))
 def test_a_first_occurrence(played: Played) -> None:
     check(recipes.FirstOccurrence(), played, lambda seen: [(a.key, a.value) for a in seen[:1]])
 
 
-@given(streams(VALUES), st.integers(1, 20), st.booleans())
+@MANY
+@given(streams(VALUES), SPANS, st.booleans())
 def test_a_first_occurrence_within_some_time(played: Played, ttl: int, is_sorted: bool) -> None:
     def model(seen):
         first = None
@@ -57,6 +62,7 @@ def test_a_first_occurrence_within_some_time(played: Played, ttl: int, is_sorted
     assert check(recipe, played, model, is_sorted=is_sorted).keys() == []
 
 
+@MANY
 @given(streams(VALUES), st.integers(1, 4))
 def test_a_limit_for_each_window(played: Played, limit: int) -> None:
     """In windows of ten seconds; none is late, since the watermark waits for all."""
@@ -72,7 +78,8 @@ def test_a_limit_for_each_window(played: Played, limit: int) -> None:
     assert out.keys() == []
 
 
-@given(streams(VALUES), st.integers(1, 4), st.integers(1, 20))
+@MANY
+@given(streams(VALUES), st.integers(1, 4), SPANS)
 def test_a_limit_in_any_span(played: Played, limit: int, per: int) -> None:
     def model(seen):
         passed = []
@@ -84,7 +91,8 @@ def test_a_limit_in_any_span(played: Played, limit: int, per: int) -> None:
     assert check(recipes.SlidingLimit(limit, per), played, model).keys() == []
 
 
-@given(streams(VALUES), st.integers(1, 4), st.integers(1, 20))
+@MANY
+@given(streams(VALUES), st.integers(1, 4), SPANS)
 def test_a_bucket_of_tokens(played: Played, capacity: int, refill: int) -> None:
     """The model has a number of tokens, in exact fractions, where the recipe has a time."""
 
@@ -109,6 +117,7 @@ def test_what_is_refused_goes_where_it_is_named() -> None:
         assert out.tagged("refused") == [("ann", "b")]
 
 
+@MANY
 @given(streams(st.text("ab", max_size=6)), st.integers(1, 5), st.integers(1, 12))
 def test_batches_by_count_and_bytes(played: Played, count: int, size: int) -> None:
     def model(seen):

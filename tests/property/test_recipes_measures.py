@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast import recipes
 from holdfast.testing import TestStream, run
-from recipe_streams import KEYS, Played, check, outputs, streams
+from recipe_streams import KEYS, MANY, SPANS, Played, check, outputs, streams
 
 # Sums of these are exact in any order.
 AMOUNTS = st.integers(-40, 40).map(lambda number: number / 4)
 
 
-@given(streams(AMOUNTS, times=st.integers(0, 400)), st.booleans(), st.none() | st.just(0.5))
+@MANY
+@given(streams(AMOUNTS, times=st.integers(0, 16).map(lambda number: number * 25)), st.booleans(), st.none() | st.just(0.5))
 def test_anomalies_by_welford(played: Played, learns: bool, change: float | None) -> None:
     def model(seen):
         held: list[float] = []
@@ -65,7 +66,8 @@ def test_moving_moments(values: list[float], weight: float) -> None:
     assert state[1:] == (pytest.approx(mean), pytest.approx(variance, abs=1e-9))
 
 
-@given(streams(AMOUNTS), st.integers(1, 15), st.integers(-4, 4), st.integers(0, 4), st.integers(1, 3))
+@MANY
+@given(streams(AMOUNTS), SPANS, st.integers(-4, 4), st.integers(0, 4), st.integers(1, 3))
 def test_a_rolling_alert(played: Played, span: int, above: int, width: int, at_least: int) -> None:
     def model(seen):
         is_alert = False
@@ -93,7 +95,8 @@ def test_a_rolling_alert(played: Played, span: int, above: int, width: int, at_l
 TRADES = st.tuples(AMOUNTS, st.integers(0, 8)).map(lambda pair: {"price": pair[0], "volume": pair[1]})
 
 
-@given(streams(TRADES), st.integers(1, 15))
+@MANY
+@given(streams(TRADES), SPANS)
 def test_moving_prices(played: Played, span: int) -> None:
     def model(seen):
         for place, now in enumerate(seen):
@@ -115,7 +118,8 @@ def test_a_negative_volume_is_refused() -> None:
 EVENTS = st.tuples(st.sampled_from("abcd"), st.integers(0, 4)).map(lambda pair: {"topic": pair[0], "clicks": pair[1]})
 
 
-@given(streams(EVENTS), st.integers(1, 20), st.integers(1, 4), st.booleans())
+@MANY
+@given(streams(EVENTS), SPANS, st.integers(1, 4), st.booleans())
 def test_decaying_features(played: Played, half_life: int, size: int, is_sorted: bool) -> None:
     def model(seen):
         held: dict[str, float] = {}
@@ -200,6 +204,7 @@ SIDES = st.tuples(st.sampled_from(["row", "table"]), st.integers(0, 3)).map(
 )
 
 
+@MANY
 @given(streams(SIDES), st.sampled_from(["left", "inner"]))
 def test_a_temporal_join(played: Played, how: str) -> None:
     def model(seen):

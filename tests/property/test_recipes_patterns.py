@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast import recipes
 from holdfast.testing import TestStream, run
-from recipe_streams import Played, check, streams
+from recipe_streams import MANY, SPANS, Played, check, streams
 
 PAGES = st.sampled_from("abc")
 
 
-@given(streams(PAGES), st.integers(1, 15), st.integers(1, 6))
+@MANY
+@given(streams(PAGES), SPANS, st.integers(1, 6))
 def test_click_trails(played: Played, gap: int, clicks: int) -> None:
     def model(seen):
         visit: list[Any] = []
@@ -59,6 +60,7 @@ def km_between(one: dict[str, Any], other: dict[str, Any]) -> float:
     return 6371.0088 * math.atan2(math.hypot(*cross), sum(x * y for x, y in zip(a, b, strict=True)))
 
 
+@MANY
 @given(streams(places(), times=st.integers(0, 20).map(lambda step: step * 300)), st.integers(1, 5))
 def test_impossible_travel(played: Played, remembered: int) -> None:
     # A degree is 111 km, so that at 1000 km/h it takes between 300 and 600 seconds.
@@ -74,6 +76,7 @@ def test_impossible_travel(played: Played, remembered: int) -> None:
     assert check(recipe, played, model).keys() == []
 
 
+@MANY
 @given(streams(places(), times=st.integers(0, 20).map(lambda step: step * 300)))
 def test_logins_that_are_forgotten(played: Played) -> None:
     """Nothing is compared with what is `forget_after` or more before, whenever the timer comes."""
@@ -105,7 +108,8 @@ def test_the_distance_between_tokyo_and_new_york() -> None:
     assert recipes.great_circle_km(0, 0, 0, 180) == pytest.approx(math.pi * 6371.0088)
 
 
-@given(streams(st.integers(1, 9)), st.integers(2, 5), st.integers(1, 20))
+@MANY
+@given(streams(st.integers(1, 9)), st.integers(2, 5), SPANS)
 def test_velocity(played: Played, count: int, within: int) -> None:
     def model(seen):
         recent: list[Any] = []
@@ -118,7 +122,8 @@ def test_velocity(played: Played, count: int, within: int) -> None:
     assert check(recipes.Velocity(count, within), played, model).keys() == []
 
 
-@given(streams(PAGES), st.integers(1, 20), st.booleans())
+@MANY
+@given(streams(PAGES), SPANS, st.booleans())
 def test_a_sequence(played: Played, within: int, has_unless: bool) -> None:
     def model(seen):
         """Looks back from each b over what came before it."""
@@ -143,7 +148,8 @@ def test_a_sequence(played: Played, within: int, has_unless: bool) -> None:
     assert check(recipe, played, model).keys() == []
 
 
-@given(streams(PAGES), st.integers(1, 20))
+@MANY
+@given(streams(PAGES), SPANS)
 def test_two_of_a_kind(played: Played, within: int) -> None:
     """First and then are the same: each pair ends one sequence and begins the next."""
 
@@ -165,7 +171,8 @@ ORDER = {
 EVENTS = st.sampled_from(["pay", "ship", "cancel"])
 
 
-@given(streams(EVENTS), st.none() | st.integers(1, 20))
+@MANY
+@given(streams(EVENTS), st.none() | SPANS)
 def test_a_state_machine(played: Played, forget_after: int | None) -> None:
     def model(seen):
         state, moved = "new", 0.0
