@@ -179,7 +179,7 @@ def imports(path, inside_functions=True):
                 yield node.module
 
 
-PACKAGES = ["model", "recipes", "engine", "checkpoint", "watch", "spark", "ops", "ui", "demo", "starter", "learn", "cli"]
+PACKAGES = ["model", "engine", "recipes", "checkpoint", "watch", "spark", "ops", "ui", "demo", "starter", "learn", "cli"]
 """From the lowest to the highest. Whatever a module imports is in its own package, or in one before it. `learn` may use
 `testing` too: its exercises are checked with it."""
 
