@@ -42,7 +42,18 @@ def test_the_ranges_are_those_of_the_project():
         wanted = f"{name}>={doctor._text(lowest)}" + (f",<{doctor._text(below)}" if below else "")
         assert f'"{wanted}"' in text
     assert f'requires-python = ">={doctor._text(doctor._PYTHON)}"' in text
-    optional = {"datasketches", "deltalake", "duckdb", "fastapi", "fastavro", "textual", "tomli", "uvicorn"}
+    optional = {
+        "datasketches",
+        "deltalake",
+        "duckdb",
+        "fastapi",
+        "fastavro",
+        "fsspec",
+        "river",
+        "textual",
+        "tomli",
+        "uvicorn",
+    }
     known = set(doctor.RANGES) | optional | {"rich", "typer"}
     listed = re.findall(r'"([a-z]+)[><=]', text.partition("[project]")[2].partition("dev = [")[0])
     assert set(listed) - known == set()
