@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from holdfast.engine.run.batch_columns import items_of
 from holdfast.engine.state.key_group import WindowState
 from holdfast.engine.tables import Slot
 from holdfast.engine.tables.base import MISSING, freeze
@@ -116,7 +117,7 @@ class ColumnCell(ColumnState):
         if hasattr(values, "to_pylist"):
             found = values.to_pylist()
         elif isinstance(values, (np.ndarray, np.generic)):
-            found = values.tolist()
+            found = self._items(values)
         elif isinstance(values, (list, tuple)):
             found = list(values)
         else:
@@ -129,6 +130,12 @@ class ColumnCell(ColumnState):
                 todo="write an item for each of batch.keys; batch.reduce(...) makes an array by key of one by row",
             )
         return found
+
+    def _items(self, values: NDArray[Any] | np.generic) -> Any:
+        try:
+            return items_of(values)
+        except OutputError as error:
+            raise error.within(cell=self._spec.name) from None
 
     def _stored(self, values: list[Any]) -> list[Any]:
         if self._coder.direct_types.issuperset(map(type, values)):
