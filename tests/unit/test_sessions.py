@@ -27,6 +27,7 @@ from holdfast.model.coders.sessions import SessionsCoder
 from holdfast.model.functions.grouping import build_grouping
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.state.sessions import SessionsStateSpec
+from holdfast.model.time.units import MAX_MICROS
 from holdfast.testing.memory_store import MemoryStore
 
 CODER = SessionsCoder(["n", "seen"], [VarIntCoder(), ListCoder(VarIntCoder())])
@@ -176,7 +177,7 @@ def test_a_session_is_due_at_its_end_and_after_its_result_when_it_expires():
     assert table.due_of(TWO) == 9
     assert table.due_of(TWO[6:]) == 124
     assert table.due_of((*TWO[6:], 30, 40, 0, 0, 0, SEEN)) == 40
-    assert table.due_of((5, 2**63 - 2, 1, 1, 3, SEEN)) == 2**63 - 1
+    assert table.due_of((5, MAX_MICROS - 2, 1, 1, 3, SEEN)) == MAX_MICROS
 
 
 def test_the_index_is_made_when_it_is_needed_and_kept_by_what_is_applied():

@@ -17,6 +17,7 @@ from holdfast.engine.tables.sessions import SessionsTable
 from holdfast.model.time.timestamps import Timestamp
 from holdfast.model.windows.functions import WindowFn
 from holdfast.model.windows.ready import Sessions
+from holdfast.model.windows.windowing import Windowing
 
 __all__ = ["Part", "SessionIntake"]
 
@@ -42,15 +43,16 @@ class SessionIntake:
     def __init__(
         self,
         columns: SessionColumns,
-        window_fn: Sessions,
-        lateness: int,
+        windowing: Windowing,
         on_late: Callable[[Sequence[Part], int, int], None],
         on_result: Callable[[Slot, Session], None],
     ) -> None:
         self._columns = columns
+        window_fn = windowing.window_fn
+        assert isinstance(window_fn, Sessions)
         self._window_fn = window_fn
         self._gap = window_fn.gap_size.micros
-        self._lateness = lateness
+        self._expiry = windowing.expiry
         self._on_late = on_late
         self._on_result = on_result
         self._new: dict[Slot, int] = {}
@@ -161,7 +163,7 @@ class SessionIntake:
             new = [parts[member - len(held)] for member in members if member >= len(held)]
             if not new:
                 left.append(known[0])
-            elif end + self._lateness <= watermark:
+            elif self._expiry(end) <= watermark:
                 self._on_late(new, start, end)
             else:
                 session = self._one(start, end, known, new, pairs, has_ended=end <= watermark)

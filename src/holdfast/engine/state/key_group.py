@@ -277,7 +277,7 @@ class KeyGroupState:
 
     def expiry_of(self, window: BoundedWindow) -> int:
         """When the watermark ends a window: its end plus the allowed lateness."""
-        return int(window.end.micros) + self.lateness
+        return self.layout.step.windowing.expiry(int(window.end.micros))
 
     def take_expired(self) -> WindowState:
         """The next window to expire; `next_expiry` has said that there is one."""

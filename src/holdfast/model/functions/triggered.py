@@ -120,7 +120,6 @@ class _Windows:
         self._key = key
         self._now = now
         self._window_fn = grouping.windowing.window_fn
-        self._lateness = grouping.windowing.allowed_lateness.micros
         self._cell = handles[0]
         self._columns = list(zip(grouping.columns, handles[1:], strict=False))
         timers = handles[1 + len(grouping.columns) :]
@@ -338,7 +337,7 @@ class _Windows:
 
     def _expiry(self, window: BoundedWindow) -> int:
         end = int(window.end.micros)
-        return end if isinstance(window, GlobalWindow) else end + self._lateness
+        return end if isinstance(window, GlobalWindow) else self._grouping.windowing.expiry(end)
 
 
 class _Noted(WindowFn.MergeContext):
