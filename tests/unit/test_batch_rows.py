@@ -284,6 +284,26 @@ class Times(BatchDoFn):
             yield {"v": self.times}
 
 
+class Lists(BatchDoFn):
+    """Lists in cells and in values."""
+
+    CELL = ValueStateSpec("cell", None)
+
+    def process_batch(self, batch, cell=BatchDoFn.StateParam(CELL)):
+        held = cell.read([])
+        for key, items in zip(batch.keys, held, strict=True):
+            items.append(key)
+        cell.write(held)
+        yield {"key": batch.row_keys, "tags": batch.column("tags", null=["none", "at all"])}
+
+
+def test_what_stands_for_nothing_is_not_shared_by_keys_and_not_dealt_out():
+    values = {"a": [5], "b": None, "c": None, "d": None}
+    results = run(Lists(), TestStream().add_elements([(key, {"tags": tags}) for key, tags in values.items()]))
+    assert [row["tags"] for row in results.values] == [[5], *[["none", "at all"]] * 3]
+    assert [results.state(key) for key in values] == [{"cell": [key]} for key in values]
+
+
 class TestTimes:
     """NumPy makes bare numbers of times that Python does not have."""
 

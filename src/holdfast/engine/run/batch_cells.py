@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from itertools import compress, repeat
 from typing import Any
@@ -29,6 +30,8 @@ _ITEMS: dict[type, tuple[type, Any]] = {
     BooleanCoder: (bool, np.bool_),
 }
 """What coders of numbers and booleans give, as Python's type and as NumPy's."""
+
+_IMMUTABLE = frozenset({bool, bytes, float, int, str, type(None)})
 
 
 class CellTimes:
@@ -76,7 +79,11 @@ class ColumnCell(ColumnState):
         if Encoded in types:
             held = [self._coder.thaw(stored) if type(stored) is Encoded else stored for stored in held]
         if type(MISSING) in types:
-            held = [default if stored is MISSING else stored for stored in held]
+            if type(default) in _IMMUTABLE:
+                held = [default if stored is MISSING else stored for stored in held]
+            else:
+                # The function may change what it is given: no two keys share it.
+                held = [copy.deepcopy(default) if stored is MISSING else stored for stored in held]
         self._touch(None, self._spec.ttl is not None and self._spec.ttl.refresh == "read")
         return self._array(held)
 
