@@ -73,7 +73,7 @@ class ColumnCell(ColumnState):
         self._times = times
 
     def read(self, default: object) -> NDArray[Any]:
-        self._expire(reading=True)
+        self._expire(self._slots, reading=True)
         held = self._held()
         types = set(map(type, held))
         if Encoded in types:
@@ -88,12 +88,12 @@ class ColumnCell(ColumnState):
         return self._array(held)
 
     def known(self) -> Mask:
-        self._expire(reading=True)
+        self._expire(self._slots, reading=True)
         return np.fromiter((stored is not MISSING for stored in self._held()), dtype=bool, count=len(self._slots))
 
     def write(self, values: ArrayLike | Sequence[object], where: Mask | None = None) -> None:
-        self._expire(reading=False)
         slots = self._chosen(self._slots, where)
+        self._expire(slots, reading=False)
         stored = self._stored(self._chosen(self._by_key(values), where))
         self._table.values.update(zip(slots, stored, strict=True))
         self._table.changes.update(zip(slots, stored, strict=True))
@@ -162,16 +162,14 @@ class ColumnCell(ColumnState):
 
     # Time to live.
 
-    def _expire(self, *, reading: bool) -> None:
+    def _expire(self, slots: list[Slot], *, reading: bool) -> None:
         """Empties cells that have expired; before a read only if expired values are never returned."""
         ttl = self._spec.ttl
         if ttl is None or (reading and ttl.expired != "never"):
             return
         stamps, micros, now = self._window.stamps(self._position).values, ttl.micros, self._times.now(ttl)
         gone = [
-            slot
-            for slot in self._slots
-            if (stamp := stamps.get(slot, NEVER_TOUCHED)) != NEVER_TOUCHED and stamp + micros <= now
+            slot for slot in slots if (stamp := stamps.get(slot, NEVER_TOUCHED)) != NEVER_TOUCHED and stamp + micros <= now
         ]
         self._drop(gone)
         self._times.expired += len(gone)
