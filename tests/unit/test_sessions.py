@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import CoderError, CombinePerKey, GlobalWindow, Max, Sessions, Timestamp, UserCodeError
+from holdfast import CoderError, CombinePerKey, GlobalWindow, HoldfastError, Max, Sessions, Timestamp, UserCodeError
 from holdfast.engine.backends.heap import HeapBackend
 from holdfast.engine.run.bundle import run_bundle
 from holdfast.engine.run.choice import make_runner
@@ -307,6 +307,14 @@ def test_an_error_of_a_combiner_names_the_key_and_leaves_nothing_behind():
     runner, fresh = runner, of_count(Refusing())[1]
     runner.run(fresh, first, clocks, 1)
     assert fresh.window(GlobalWindow()).sessions.index.next_time == 6
+
+
+def test_an_error_of_a_time_without_room_for_a_session_names_the_key():
+    runner, state = of_count(Refusing())
+    elements = runner.elements([("a", 1), ("b", 2), ("c", 3)], [5, MAX_MICROS - 5, 7])
+    with pytest.raises(HoldfastError, match="beyond all timestamps") as refused:
+        runner.run(state, elements, Clocks(0, 0, 0), 0)
+    assert refused.value.context["key"] == "b"
 
 
 def of_count(combiner):

@@ -15,6 +15,7 @@ from holdfast.engine.run.session_columns import Session, SessionColumns, flat, o
 from holdfast.engine.tables import Slot
 from holdfast.engine.tables.sessions import SessionsTable
 from holdfast.model.time.timestamps import Timestamp
+from holdfast.model.time.units import MAX_MICROS
 from holdfast.model.windows.functions import WindowFn
 from holdfast.model.windows.ready import Sessions
 from holdfast.model.windows.windowing import Windowing
@@ -67,8 +68,11 @@ class SessionIntake:
 
     def take_elements(self, table: SessionsTable, elements: Elements, watermark: int) -> int:
         """Returns the number of keys."""
+        latest = max(elements.times)
         # Of all times, only the last can have a window that ends after all timestamps.
-        self._window_fn.assign(WindowFn.AssignContext(Timestamp(micros=max(elements.times))))
+        if latest > MAX_MICROS - self._gap:
+            self.at = elements.slots[list(elements.times).index(latest)]
+            self._window_fn.assign(WindowFn.AssignContext(Timestamp(micros=latest)))
         parts: dict[Slot, list[Part]] = {}
         for position, (slot, time) in enumerate(zip(elements.slots, elements.times, strict=True)):
             parts.setdefault(slot, []).append(Part(time, time + self._gap, 1, None, position))
