@@ -205,14 +205,16 @@ class Ledger:
                     if slot in self.sizes:
                         uses[slot] = max(known, uses.get(slot, known))
         uses.update(dict.fromkeys((slot for slot in used if slot in self.sizes), state.bundle))
-        if not uses:
-            return
-        windows = sorted(self._held, key=lambda data: (state.windows[data].expiry, data), reverse=True)
-        for slot, age in uses.items():
-            window = state.windows[next(data for data in windows if slot in self._held[data])]
-            if window.ages.values.get(slot, -1) < age:
-                window.activate()
-                window.ages.put(slot, age)
+        last_first = sorted(self._held, key=lambda data: (state.windows[data].expiry, data), reverse=True) if uses else ()
+        for data in last_first:
+            window, held = state.windows[data], self._held[data]
+            for slot in [slot for slot in uses if slot in held]:
+                age = uses.pop(slot)
+                if window.ages.values.get(slot, -1) < age:
+                    window.activate()
+                    window.ages.put(slot, age)
+            if not uses:
+                break
 
 
 def ledger_of(state: KeyGroupState) -> Ledger:
