@@ -59,7 +59,7 @@ class Ledger:
                 self._windows[slot] = self._windows.get(slot, 0) + 1
 
     def account(self, state: KeyGroupState, used: Iterable[Slot] = ()) -> None:
-        """Accounts for what a bundle has changed. `used`: the keys of its elements."""
+        """Accounts for what a bundle has changed. `used`: the keys that it has used."""
         for data in state.dropped:
             self.forget_window(data)
         self._forget_windows(state)
@@ -197,7 +197,6 @@ class Ledger:
             for slot in changed:
                 known = ages.values.get(slot)
                 if slot in held:
-                    uses[slot] = state.bundle
                     if known is None:
                         ages.put(slot, state.bundle)
                 elif known is not None:
