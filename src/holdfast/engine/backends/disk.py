@@ -99,7 +99,7 @@ class DiskBackend:
         for chunk in self._due_chunks(clocks, runner, positions):
             yield from self._part(chunk, [])
         for chunk in self._due.expired(clocks, sweep_budget(len(slots))):
-            yield from self._part(chunk, [], sweep=len(chunk) * len(self._layout.stamps))
+            yield from self._part(chunk, [], sweeps=True)
 
     def limit(self, limiter: Limiting) -> None:
         suspects = list(map(slot_to_bytes, limiter.suspects))
@@ -260,11 +260,12 @@ class DiskBackend:
 
     # Parts.
 
-    def _part(self, names: list[bytes], positions: list[int], sweep: int = 0) -> Iterator[Part]:
+    def _part(self, names: list[bytes], positions: list[int], *, sweeps: bool = False) -> Iterator[Part]:
         state, before = self._load(names)
         state.reindex()
         state.ledger = self._ledger
-        yield Part(state, positions, sweep)
+        cells = (window.tables[cell].values for window in state.windows.values() for cell in self._layout.stamps)
+        yield Part(state, positions, sum(map(len, cells)) if sweeps else 0)
         touched = {(w.data, slot) for w in state.windows.values() for table in w.tables for slot in table.changes}
         for data in state.dropped:
             gone = [slot for window, slot in before if window == data]
@@ -306,7 +307,7 @@ class DiskBackend:
         if isinstance(window, GlobalWindow):
             return None
         end = int(window.end.micros)
-        return runner.window_due(end, end + self._layout.step.windowing.allowed_lateness.micros, known.fired)
+        return runner.window_due(end, self._layout.step.windowing.expiry(end), known.fired)
 
     def _snapshot(self) -> Iterator[list[Section]]:
         """The whole state as segments, some keys at a time."""

@@ -41,6 +41,8 @@ class Follower:
     def window_dropped(self, data: bytes) -> None:
         """A window goes, with everything in it."""
         self._touched[data] = {}
+        if self._state.ledger is not None:
+            self._state.ledger.forget_window(data)
         for noted in (self._changed, self._tags, self._stamps):
             for name in [name for name in noted if name[0] == data]:
                 del noted[name]

@@ -2,9 +2,9 @@
 
 The layout is fixed by the step: its cells; two hidden cells for each timer; one that remembers which keys a window has
 seen (only where `on_window_expiration` needs it); one that holds back elements (only where they must be sorted by time);
-one that counts results (only in an aggregation that may give several per window); one with the time of the last touch for
-each cell that has a time to live; and one with the age of the key (only where limits may evict it). The names of hidden
-cells begin with `~`, which users' cells cannot.
+one that counts results (only in an aggregation that keeps whole windows; empty unless they may give several); one with the
+time of the last touch for each cell that has a time to live; and one with the age of the key (only where limits may evict
+it). The names of hidden cells begin with `~`, which users' cells cannot.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Layout:
         self.panes: int | None = None
         grouping = step.grouping
         self.gives_whole_windows = grouping is not None and grouping.keeps_whole_windows
-        if self.gives_whole_windows and step.windowing.allowed_lateness.micros:
+        if self.gives_whole_windows:
             self.panes = len(specs)
             specs.append(ValueStateSpec("~panes", VarIntCoder()))
         self.sessions: int | None = 0 if grouping is not None and grouping.keeps_sessions else None
@@ -277,7 +277,7 @@ class KeyGroupState:
 
     def expiry_of(self, window: BoundedWindow) -> int:
         """When the watermark ends a window: its end plus the allowed lateness."""
-        return int(window.end.micros) + self.lateness
+        return self.layout.step.windowing.expiry(int(window.end.micros))
 
     def take_expired(self) -> WindowState:
         """The next window to expire; `next_expiry` has said that there is one."""
