@@ -68,6 +68,18 @@ def test_the_newest_model_with_a_trigger():
     assert out.values == [("ann", 2), ("ann", 1), ("ann", -2), ("ann", 1)]
 
 
+@pytest.mark.parametrize("time", [hf.MAX_TIMESTAMP, hf.GlobalWindow().max_timestamp(), hf.MIN_TIMESTAMP])
+def test_an_element_at_the_end_of_time_does_not_wait_for_ever(time):
+    models = SideStream()
+    fn = hf.Map(lambda event, models: models.get("ann"), hf.AsDict(models, wait=60))
+    waits = TestStream().add_elements([hf.TimestampedValue(("ann", 1), time)])
+    answered = TestStream().add_elements([hf.TimestampedValue(("ann", 1), time)]).add_elements([("ann", "model")], to=models)
+    assert run(fn, answered).values == ["model"]
+    out = run(fn, waits.crash().advance_watermark_to_infinity())
+    assert out.values == [None]
+    assert out.keys() == []
+
+
 @pytest.mark.parametrize(
     ("to", "given", "runtime", "message"),
     [

@@ -194,11 +194,12 @@ class Lookup(GroupedDoFn):
         """Calls the function for those that waited and have all they waited for, or have waited until the watermark."""
         wait = self._longest_wait(rows)
         if wait == 0 or (watermark is not None and watermark >= window.end.micros):
-            limit = MAX_MICROS
+            limit = MAX_MICROS + 1
         elif watermark is None or wait is None:
             return
         else:
             limit = max(watermark - wait + 1, MIN_MICROS)
+        # The limit is the first time that is not released, so that an element may have the last time of all.
         released = waiting.between(MIN_MICROS, limit)
         waiting.cut(MIN_MICROS, limit)
         self._call(key, released, window, rows)
