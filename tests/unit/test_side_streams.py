@@ -103,8 +103,13 @@ def test_rows_added_to_results():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"wait": -1}, "wait is -1; it cannot be negative"), ({"wait": "soon"}, "wait is not a duration")],
-    ids=["negative", "no duration"],
+    [
+        ({"wait": -1}, "wait is -1; it cannot be negative"),
+        ({"wait": "soon"}, "wait is not a duration"),
+        ({"ttl": 0}, "time to live is 0; it must be longer than zero"),
+        ({"ttl": "soon"}, "time to live is not a duration"),
+    ],
+    ids=["negative", "no duration", "no time", "no time to live"],
 )
 def test_a_wait_that_is_none(options, message):
     with pytest.raises(hf.InvalidStep, match=message):

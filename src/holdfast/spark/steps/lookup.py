@@ -77,7 +77,7 @@ class _Side:
     @property
     def rows(self) -> SideRows:
         coder = self.source.reader().value_coder
-        return SideRows(self.parameter, self.window_fn, self.by_window, self.side_input.wait, coder)
+        return SideRows(self.parameter, self.window_fn, self.by_window, self.side_input.wait, coder, self.side_input.ttl)
 
     @property
     def time(self) -> Column:
