@@ -347,7 +347,7 @@ class KeyGroupState:
                 self.indexes[self.layout.domains[entry.timer]].enter(entry, time)
             if self.layout.held is not None:
                 for slot, series in window.held.values.items():
-                    due = series.times[0] + self.lateness
+                    due = series.first + self.lateness
                     self.indexes[TimeDomain.WATERMARK].enter(Entry(HELD, window.data, slot, ""), due)
 
     def _reindex_expiring(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from holdfast.engine.stored.reading import HIDDEN
 from holdfast.engine.tables import Table
-from holdfast.engine.tables.ordered import Series
+from holdfast.engine.tables.series import Series
 from holdfast.errors import InputError
 from holdfast.model.aggregate.combine import CombineFn
 
