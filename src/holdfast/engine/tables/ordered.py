@@ -200,7 +200,7 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
             del self._values[key]
             self._changes[key] = None
 
-    def _pairs(self, times: Sequence[int], values: list[Any]) -> list[tuple[Timestamp, Any]]:
+    def _pairs(self, times: Collection[int], values: Collection[Any]) -> list[tuple[Timestamp, Any]]:
         return list(zip(map(Timestamp._of_micros, times), map(self._coder.thaw, values), strict=True))
 
     def _add(self, series: Series, time: int, stored: Any) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -26,6 +26,24 @@ _BLOCK = 1_000
 class _Block(NamedTuple):
     times: array[int]
     values: list[Any]
+
+
+class _Joined(Collection[Any]):
+    """The content of several lists, without copying it."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: list[Any]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(self._parts)
+
+    def __contains__(self, item: object) -> bool:
+        return any(item in part for part in self._parts)
 
 
 class Series:
@@ -61,14 +79,14 @@ class Series:
         return self._times[-1]
 
     @property
-    def times(self) -> Sequence[int]:
-        """All times; for the caller to read only."""
-        return self._times if self._earlier is None else array("q", chain.from_iterable(b.times for b in self._blocks()))
+    def times(self) -> Collection[int]:
+        """All times; to be read before the series changes."""
+        return self._times if self._earlier is None else _Joined([block.times for block in self._blocks()])
 
     @property
-    def values(self) -> list[Any]:
-        """All values; for the caller to read only."""
-        return self._values if self._earlier is None else list(chain.from_iterable(b.values for b in self._blocks()))
+    def values(self) -> Collection[Any]:
+        """All values; to be read before the series changes."""
+        return self._values if self._earlier is None else _Joined([block.values for block in self._blocks()])
 
     def between(self, minimum: int, limit: int) -> tuple[Sequence[int], list[Any]]:
         """The entries of times from `minimum` to before `limit`."""
