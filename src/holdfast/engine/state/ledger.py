@@ -35,6 +35,8 @@ class Ledger:
         """For the loaded keys, in all windows together."""
         self._held: dict[bytes, dict[Slot, int]] = {}
         self._windows: dict[Slot, int] = {}
+        self._gone: dict[bytes, None] = {}
+        """Windows that were discarded and are not accounted for yet."""
         self._index: AgeIndex | None = None
 
     @classmethod
@@ -49,6 +51,7 @@ class Ledger:
     def look_at(self, state: KeyGroupState) -> None:
         """Measures the keys of a state; the ledger's counts already include them."""
         self._held = dict(sizes_of(state))
+        self._gone = {}
         self.sizes, self._windows, self._index = {}, {}, None
         for sizes in self._held.values():
             for slot, size in sizes.items():
@@ -57,7 +60,7 @@ class Ledger:
 
     def account(self, state: KeyGroupState, used: Iterable[Slot] = ()) -> None:
         """Accounts for what a bundle has changed. `used`: the keys of its elements."""
-        self._forget_windows(state)
+        self._forget_windows()
         changes: dict[bytes, dict[Slot, None]] = {}
         for window in state.active_windows():
             changed: dict[Slot, None] = {}
@@ -75,7 +78,7 @@ class Ledger:
 
     def follow(self, state: KeyGroupState, touched: Mapping[bytes, Iterable[Slot]]) -> None:
         """Accounts for stored deltas that were applied to a state: the keys that they touched, by window."""
-        self._forget_windows(state)
+        self._forget_windows()
         for data, slots in touched.items():
             new = [slot for slot in slots if slot not in self.sizes]
             if data in state.windows:
@@ -85,11 +88,16 @@ class Ledger:
                     if slot in self.sizes:
                         self._index.enter(slot, state.age_of(slot))
 
-    def _forget_windows(self, state: KeyGroupState) -> None:
+    def window_gone(self, data: bytes) -> None:
+        """A window is discarded; accounted for when the bundle or the delta is."""
+        self._gone[data] = None
+
+    def _forget_windows(self) -> None:
         """Accounts for windows that are gone."""
-        for data in [data for data in self._held if data not in state.windows]:
-            for slot, size in self._held.pop(data).items():
+        for data in self._gone:
+            for slot, size in self._held.pop(data, {}).items():
                 self._note(slot, -size, -1)
+        self._gone = {}
 
     def recount(self, state: KeyGroupState) -> None:
         """Accounts for all changes to the loaded keys, whatever made them."""
