@@ -30,7 +30,7 @@ def merged(table: Table, kind: str, described: Mapping[str, Any] | None, present
     if kind == "bag":
         return [*present, *coming]
     if kind == "set":
-        return present | coming
+        return {*present, *coming}
     if kind == "map":
         return {**present, **coming}
     if isinstance(present, Series):
