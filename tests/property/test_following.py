@@ -120,7 +120,7 @@ def indexed(state: KeyGroupState) -> dict[Any, dict[Any, int]]:
     for domain, index in state.indexes.items():
         entered = {entry: time for entries in index._entered.values() for entry, time in entries.items()}
         assert len(entered) == len(index)
-        assert all(entry in index._at[time] for entry, time in entered.items())
+        assert all(entry in index.placed_at(time) for entry, time in entered.items())
         assert sorted(index._at) == sorted(index._times)
         found[domain] = entered
     return found

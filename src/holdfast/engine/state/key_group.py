@@ -359,8 +359,12 @@ class KeyGroupState:
             window.indexes = self.indexes
             if self.layout.sessions is not None:
                 window.sessions.forget_index()
+            times: dict[TimeDomain, dict[Entry, int]] = {domain: {} for domain in DOMAINS}
+            by_timer = [times[domain] for domain in self.layout.domains]
             for entry, time in window.pending():
-                self.indexes[self.layout.domains[entry.timer]].enter(entry, time)
+                by_timer[entry.timer][entry] = time
+            for domain, index in self.indexes.items():
+                index.fill(window.data, times[domain])
             if self.layout.held is not None:
                 for slot, series in window.held.values.items():
                     due = series.first + self.lateness
