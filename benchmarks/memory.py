@@ -1,8 +1,8 @@
 """How much memory does a key take? Each kind of cell beside a plain dict that has the same values, in one process.
 
-A worker fills one key group by bundles (*live*); a fresh worker reads it from its log (*read*, with the time that takes). The
-bytes are what Python's allocator has given out, as `tracemalloc` counts them, so a busy machine does not matter. The keys are
-counted, on both sides: they are texts of eleven characters. All numbers are objects of their own, as data has them.
+A worker fills one key group by bundles (*live*); a fresh worker reads it from its log (*read*), and the processor time of
+that is measured too. The bytes are what Python's allocator has given out, as `tracemalloc` counts them: a busy machine does
+not matter. The keys, texts of eleven characters, are counted on both sides. Each number is an object of its own, as in data.
 
     python benchmarks/memory.py [--keys 200000] [--only set] [--json FILE]
 """
@@ -87,9 +87,7 @@ class ValueAndTimer(hf.DoFn):
     CELL = hf.ValueStateSpec("cell", hf.VarIntCoder())
     TIMER = hf.TimerSpec("timer", hf.TimeDomain.WATERMARK)
 
-    def process(
-        self, element: Any, cell: Any = hf.DoFn.StateParam(CELL), timer: Any = hf.DoFn.TimerParam(TIMER)
-    ) -> Any:
+    def process(self, element: Any, cell: Any = hf.DoFn.StateParam(CELL), timer: Any = hf.DoFn.TimerParam(TIMER)) -> Any:
         cell.write(element[1] + 1_000_000)
         timer.set(element[1] + 1_000_000)
         return ()
