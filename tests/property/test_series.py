@@ -35,7 +35,7 @@ def check(series: Series, model: list[tuple[int, int]]) -> None:
             wanted = [pair for pair in model if minimum <= pair[0] < limit]
             assert list(zip(*series.between(minimum, limit), strict=True)) == wanted
             assert series.has_any(minimum, limit) == bool(wanted)
-    blocks = list(series._blocks())
+    blocks = list(series.blocks())
     assert all(0 < len(block.times) == len(block.values) <= 2 * module._BLOCK for block in blocks if model)
     assert series._earlier is None or series._earlier
 
@@ -72,10 +72,10 @@ def test_a_series_is_a_sorted_list_that_can_go_back(start, orders, block):
 
 def test_an_entry_in_the_middle_moves_a_block_and_no_more():
     series = Series(range(0, 200_000, 2), list(range(100_000)))
-    blocks = list(series._blocks())
+    blocks = list(series.blocks())
     series.add(100_001, -1)
-    changed = [now for now, before in zip(series._blocks(), blocks, strict=True) if now.times is not before.times]
+    changed = [now for now, before in zip(series.blocks(), blocks, strict=True) if now.times is not before.times]
     assert changed == []
-    assert sorted(len(block.times) for block in series._blocks())[-2:] == [1_000, 1_001]
+    assert sorted(len(block.times) for block in series.blocks())[-2:] == [1_000, 1_001]
     series.cut(0, 2_002)
-    assert len(list(series._blocks())) == 99
+    assert len(list(series.blocks())) == 99

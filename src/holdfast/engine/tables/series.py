@@ -7,6 +7,7 @@ Invariants
 - Times ascend within each block and from one block to the next.
 - No block is empty but the last one, and that only if the series is.
 - No block is longer than twice `_BLOCK`.
+- `_before` is how many entries there are in all blocks but the last.
 """
 
 from __future__ import annotations
@@ -28,29 +29,30 @@ class _Block(NamedTuple):
     values: list[Any]
 
 
-class _Joined(Collection[Any]):
-    """The content of several lists, without copying it."""
+class _All(Collection[Any]):
+    """All times of a long series, or all values, without copying them."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_part", "_series")
 
-    def __init__(self, parts: list[Any]) -> None:
-        self._parts = parts
+    def __init__(self, series: Series, part: int) -> None:
+        self._series = series
+        self._part = part
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return len(self._series)
 
     def __iter__(self) -> Iterator[Any]:
-        return chain.from_iterable(self._parts)
+        return chain.from_iterable(block[self._part] for block in self._series.blocks())
 
     def __contains__(self, item: object) -> bool:
-        return any(item in part for part in self._parts)
+        return any(item in block[self._part] for block in self._series.blocks())
 
 
 class Series:
     """Times in ascending order and their values. What changes it can be undone, in the reverse order, by its opposite:
     `add` by `take_out`, `cut` by `put_back`."""
 
-    __slots__ = ("_earlier", "_times", "_values")
+    __slots__ = ("_before", "_earlier", "_times", "_values")
 
     def __init__(self, times: Iterable[int] = (), values: list[Any] | None = None) -> None:
         self._times = times if isinstance(times, array) else array("q", times)
@@ -58,12 +60,13 @@ class Series:
         self._values: list[Any] = [] if values is None else values
         self._earlier: list[_Block] | None = None
         """The blocks before it."""
+        self._before = 0
+        """How many entries they have."""
         if len(self._times) >= 2 * _BLOCK:
             self._split_last()
 
     def __len__(self) -> int:
-        count = len(self._times)
-        return count if self._earlier is None else count + sum(len(block.times) for block in self._earlier)
+        return self._before + len(self._times)
 
     def __bool__(self) -> bool:
         return bool(self._times)
@@ -81,12 +84,12 @@ class Series:
     @property
     def times(self) -> Collection[int]:
         """All times; to be read before the series changes."""
-        return self._times if self._earlier is None else _Joined([block.times for block in self._blocks()])
+        return self._times if self._earlier is None else _All(self, 0)
 
     @property
     def values(self) -> Collection[Any]:
         """All values; to be read before the series changes."""
-        return self._values if self._earlier is None else _Joined([block.values for block in self._blocks()])
+        return self._values if self._earlier is None else _All(self, 1)
 
     def between(self, minimum: int, limit: int) -> tuple[Sequence[int], list[Any]]:
         """The entries of times from `minimum` to before `limit`."""
@@ -97,7 +100,7 @@ class Series:
             return times[start:stop], values[start:stop]
         some: array[int] = array("q")
         found: list[Any] = []
-        for block in self._blocks(self._place(minimum)):
+        for block in self.blocks(self._place(minimum)):
             if block.times[0] >= limit:
                 break
             start = bisect_left(block.times, minimum)
@@ -133,6 +136,7 @@ class Series:
             position = bisect_right(block.times, time)
             block.times.insert(position, time)
             block.values.insert(position, value)
+            self._before += 1
             if len(block.times) >= 2 * _BLOCK:
                 self._earlier[place : place + 1] = _cut_up(block)
             return
@@ -155,6 +159,7 @@ class Series:
         block = self._earlier[place]
         position = bisect_right(block.times, time) - 1
         del block.times[position], block.values[position]
+        self._before -= 1
         if not block.times:
             del self._earlier[place]
             self._tidy()
@@ -179,7 +184,7 @@ class Series:
             self._times[position:position] = array("q", times)
             self._values[position:position] = values
             return
-        blocks = [block for block in self._blocks() if block.times]
+        blocks = [block for block in self.blocks() if block.times]
         place = bisect_left(blocks, times[0], key=_last_of)
         coming = _Block(array("q", times), values)
         if place < len(blocks) and blocks[place].times[0] < times[0]:
@@ -195,7 +200,8 @@ class Series:
         parts: Iterable[object] = chain((self, self._times, self._values), (self._earlier,) if self._earlier else ())
         return sum(map(sys.getsizeof, chain(parts, *(((block, *block)) for block in self._earlier or ()))))
 
-    def _blocks(self, first: int = 0) -> Iterator[_Block]:
+    def blocks(self, first: int = 0) -> Iterator[_Block]:
+        """Its blocks from one of them on; to be read before the series changes."""
         if self._earlier is not None:
             yield from self._earlier[first:] if first else self._earlier
         yield _Block(self._times, self._values)
@@ -213,6 +219,7 @@ class Series:
             _move(self._earlier[place], minimum, limit, gone, values)
             place += 1
         kept = [block for block in self._earlier[first:place] if block.times]
+        self._before -= len(gone)
         if place == len(self._earlier) and self._times[0] < limit:
             _move(_Block(self._times, self._values), minimum, limit, gone, values)
         self._earlier[first:place] = kept
@@ -241,12 +248,14 @@ class Series:
         """Makes the block before the last one the last, if there is one."""
         if self._earlier:
             self._times, self._values = self._earlier.pop()
+            self._before -= len(self._times)
         if not self._earlier:
             self._earlier = None
 
     def _split_last(self) -> None:
         *earlier, last = _cut_up(_Block(self._times, self._values))
         self._times, self._values = last
+        self._before += sum(len(block.times) for block in earlier)
         if self._earlier is None:
             self._earlier = earlier
         else:
@@ -256,6 +265,7 @@ class Series:
         *earlier, last = blocks
         self._times, self._values = last
         self._earlier = earlier or None
+        self._before = sum(len(block.times) for block in earlier)
 
 
 def _last_of(block: _Block) -> int:
