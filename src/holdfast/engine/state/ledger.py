@@ -36,6 +36,8 @@ class Ledger:
         """For the loaded keys, in all windows together."""
         self._held: dict[bytes, dict[Slot, int]] = {}
         self._windows: dict[Slot, int] = {}
+        self._gone: dict[bytes, None] = {}
+        """Windows that were discarded and are not accounted for yet."""
         self._index: AgeIndex | None = None
         self._moved: dict[Slot, None] = {}
         """Keys that may need another entry in the index: new ones, and those that have lost a window."""
@@ -52,7 +54,8 @@ class Ledger:
     def look_at(self, state: KeyGroupState) -> None:
         """Measures the keys of a state; the ledger's counts already include them."""
         self._held = dict(sizes_of(state))
-        self.sizes, self._windows, self._index, self._moved = {}, {}, None, {}
+        self.sizes, self._windows, self._index = {}, {}, None
+        self._gone, self._moved = {}, {}
         for sizes in self._held.values():
             for slot, size in sizes.items():
                 self.sizes[slot] = self.sizes.get(slot, 0) + size
@@ -60,9 +63,7 @@ class Ledger:
 
     def account(self, state: KeyGroupState, used: Iterable[Slot] = ()) -> None:
         """Accounts for what a bundle has changed. `used`: the keys of its elements."""
-        for data in state.dropped:
-            self.forget_window(data)
-        self._forget_windows(state)
+        self._forget_windows()
         changes: dict[bytes, dict[Slot, None]] = {}
         for window in state.active_windows():
             changed: dict[Slot, None] = {}
@@ -82,21 +83,22 @@ class Ledger:
 
     def follow(self, state: KeyGroupState, touched: Mapping[bytes, Iterable[Slot]]) -> None:
         """Accounts for stored deltas that were applied to a state: the keys that they touched, by window."""
-        self._forget_windows(state)
+        self._forget_windows()
         for data, slots in touched.items():
             if data in state.windows:
                 self.measure(state, data, slots)
         self._enter_moved(state)
 
-    def _forget_windows(self, state: KeyGroupState) -> None:
-        """Accounts for windows that are gone."""
-        for data in [data for data in self._held if data not in state.windows]:
-            self.forget_window(data)
+    def window_gone(self, data: bytes) -> None:
+        """A window is discarded; accounted for with the bundle or the delta, when it may be there again with other keys."""
+        self._gone[data] = None
 
-    def forget_window(self, data: bytes) -> None:
-        """Accounts for a window that is gone; it may be there again, with other keys."""
-        for slot, size in self._held.pop(data, {}).items():
-            self._note(slot, -size, -1)
+    def _forget_windows(self) -> None:
+        """Accounts for windows that are gone."""
+        for data in self._gone:
+            for slot, size in self._held.pop(data, {}).items():
+                self._note(slot, -size, -1)
+        self._gone = {}
 
     def recount(self, state: KeyGroupState) -> None:
         """Accounts for all changes to the loaded keys, whatever made them."""
