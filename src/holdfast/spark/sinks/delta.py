@@ -19,7 +19,7 @@ from holdfast.spark.sinks.delta_history import NoWayBack, version_before
 from holdfast.spark.sinks.delta_merge import merge
 from holdfast.spark.sinks.delta_notes import Upserted, Written, noted_commit, written
 from holdfast.spark.sinks.delta_storage import Storage
-from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession
+from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession, other_job
 from holdfast.spark.sinks.upsert import Upsert
 from holdfast.spark.types.arrow import arrow_type
 
@@ -202,9 +202,16 @@ class Delta(Sink):
             raise self._taken_back(has.number, info)
         try:
             version = version_before(table.history(), table.version(), info.query_id, info.batch_id)
-            return self._access.go_back(table, version, info.query_id, info.batch_id)
+            return self._access.go_back(table, version, info.query_id, lambda kept: self._check_kept(kept, info))
         except NoWayBack as none:
             raise self._no_way_back(none, has.number, info) from None
+
+    def _check_kept(self, kept: Written, info: BatchInfo) -> None:
+        """Makes sure that the version to go back to has what this checkpoint has planned, and no more."""
+        if kept.number >= info.batch_id:
+            raise NoWayBack("its log does not go back so far")
+        if kept.number >= 0 and not kept.is_of(info.planned(kept.number)):
+            raise other_job(self, info, kept.number)
 
     def _taken_back(self, number: int, info: BatchInfo) -> SinkError:
         detail = "The checkpoint was rolled back. New rows would be mixed with those written before."

@@ -20,7 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.spark.sinks.json_values import json_texts, plain_value
+from holdfast.spark.sinks.json_values import nested_texts, plain_value
+from holdfast.spark.sinks.upsert import python_values
 
 __all__ = ["column_kind", "sqlite_columns"]
 
@@ -35,17 +36,17 @@ def column_kind(kind: pa.DataType) -> str:
 
 
 def sqlite_columns(table: pa.Table) -> list[list[Any]]:
-    """The columns of a table as values for SQLite."""
-    return [_column(column) for column in table.columns]
+    """The columns of a table as values for SQLite; raises SinkError if one has no form there."""
+    return [_column(name, column) for name, column in zip(table.column_names, table.columns, strict=True)]
 
 
-def _column(column: pa.ChunkedArray) -> list[Any]:
+def _column(name: str, column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_nested(column.type):
-        return list(json_texts(column))
+        return list(nested_texts(name, column))
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         column = column.cast(pa.timestamp("us", tz="UTC"))
     convert = _number if pa.types.is_floating(column.type) else plain_value(column.type)
-    return [None if value is None else convert(value) for value in column.to_pylist()]
+    return [None if value is None else convert(value) for value in python_values(name, column)]
 
 
 def _number(value: float) -> float | str:

@@ -78,6 +78,15 @@ class Notes:
         )
         return [Note(*row) for row in found]
 
+    def before(self, info: BatchInfo) -> list[Note]:
+        """The note of a query's last micro-batch before one, if there is one."""
+        found = self._database.rows(
+            f"SELECT {_NOTE} FROM {self._table.sql} WHERE sink = $1 AND query_id = $2 AND batch_id < $3"
+            " ORDER BY batch_id DESC LIMIT 1",
+            *self._since(info),
+        )
+        return [Note(*row) for row in found]
+
     def add(self, info: BatchInfo, batch_column: str | None, row_count: int, *, is_upserted: bool = False) -> Note:
         """Notes a micro-batch, in the place of notes that are of no use beside it."""
         # At most two before it can be: the last one, and the last one with rows that are not marked.
