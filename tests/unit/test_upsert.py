@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import re
 import sqlite3
 from contextlib import closing
@@ -414,3 +415,49 @@ def test_a_column_with_the_name_of_the_number_of_rows(tmp_path, name):
             sink.write_batch(Rows((query, number + 1), names=("k", name)), BatchInfo(query, number, f"p{number}"))
     sqlite(tmp_path, None, take_over=True).write_batch(Rows(("q", 9), names=("k", name)), BatchInfo("q", 1, "anew"))
     assert read(tmp_path) == [("other", 1), ("other", 2), ("q", 1), ("q", 9)]
+
+
+CONVERTED = {
+    ("INTEGER", pa.string()): "007",
+    ("NUMERIC", pa.string()): "1e3",
+    ("REAL", pa.int64()): 2**53 + 1,
+    ("TEXT", pa.int64()): 7,
+    ("TEXT", pa.float64()): 0.1,
+    ("DECIMAL(3, 2)", pa.decimal128(3, 2)): decimal.Decimal("1.50"),
+    ("INTEGER", pa.duration("us")): datetime.timedelta(seconds=7),
+}
+KEPT = {
+    ("", pa.string()): "007",
+    ("BLOB", pa.float64()): 0.1,
+    ("NUMERIC", pa.float64()): 0.1,
+    ("INTEGER", pa.float64()): 1e300,
+    ("VARCHAR(9)", pa.decimal128(3, 2)): decimal.Decimal("1.50"),
+    ("BOOLEAN", pa.bool_()): True,
+    ("DOUBLE", pa.float64()): 7.0,
+    ("INTEGER", pa.binary()): b"7",
+    ("TIMESTAMP", pa.timestamp("us")): datetime.datetime(2024, 2, 29),
+    ("DATE", pa.date32()): datetime.date(2024, 2, 29),
+    ("JSON", pa.list_(pa.int64())): [7],
+}
+
+
+class TestColumnsThatAreThere:
+    """SQLite makes numbers of texts, and texts of numbers, as the type of a column suggests."""
+
+    @pytest.mark.parametrize(("declared", "kind"), list(CONVERTED), ids=str)
+    @pytest.mark.parametrize("upsert", [None, BY_K])
+    def test_types_that_change_values(self, tmp_path, declared, kind, upsert):
+        execute(tmp_path, f"CREATE TABLE counts (k TEXT PRIMARY KEY, v {declared})")
+        rows = Columns(k=pa.array(["a"]), v=pa.array([CONVERTED[declared, kind]], kind))
+        with pytest.raises(hf.SinkError, match="would convert values of the rows") as refused:
+            sqlite(tmp_path, upsert).write_batch(rows, BatchInfo("q", 0))
+        assert f"v is {declared}; the rows have " in refused.value.detail
+        assert read(tmp_path) == []
+
+    @pytest.mark.parametrize(("declared", "kind"), list(KEPT), ids=str)
+    def test_types_that_do_not(self, tmp_path, declared, kind):
+        execute(tmp_path, f"CREATE TABLE counts (v {declared})")
+        rows = Columns(v=pa.array([KEPT[declared, kind]], kind))
+        sqlite(tmp_path, None).write_batch(rows, BatchInfo("q", 0))
+        hf.sinks.Sqlite(tmp_path / "rows.db", "own").write_batch(rows, BatchInfo("q", 0))
+        assert repr(read(tmp_path)) == repr(read(tmp_path, "own"))

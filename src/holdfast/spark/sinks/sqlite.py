@@ -26,12 +26,12 @@ from pyspark.sql.types import StructType
 from holdfast.errors import InvalidStep, SinkError
 from holdfast.spark.sinks.base import BatchInfo, Sink
 from holdfast.spark.sinks.sqlite_notes import NOTES, Note, Notes
-from holdfast.spark.sinks.sqlite_tables import columns_of, last_row, quoted
+from holdfast.spark.sinks.sqlite_tables import affinity, columns_of, declared_types, last_row, quoted
 from holdfast.spark.sinks.sqlite_upserts import UPSERTS, UpsertedTable, forget_upserts, refuse_appending
-from holdfast.spark.sinks.sqlite_values import column_kind, sqlite_columns
+from holdfast.spark.sinks.sqlite_values import column_kind, is_converted, sqlite_columns
 from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession, other_job
 from holdfast.spark.sinks.upsert import Upsert
-from holdfast.spark.types.arrow import arrow_schema
+from holdfast.spark.types.arrow import arrow_schema, column_type
 
 __all__ = ["Sqlite"]
 
@@ -123,6 +123,7 @@ class Sqlite(Sink):
             upserted = self._upserted(database, self._upsert)
             upserted.check(schema, notes.exist())
             upserted.check_owner(query_id, self._may_take_over)
+        self._check_types(database, schema)
         return notes
 
     def _prepare_table(self, database: sqlite3.Connection, schema: pa.Schema, notes: Notes) -> None:
@@ -135,6 +136,20 @@ class Sqlite(Sink):
                 f"The table {self.table!r} in {self.path!r} has other columns than the rows.",
                 detail=f"It has {', '.join(found)}\nThe rows have {', '.join(schema.names)}",
                 todo="give another table, or alter this one",
+            )
+
+    def _check_types(self, database: sqlite3.Connection, schema: pa.Schema) -> None:
+        declared = declared_types(database, self.table)
+        problems = [
+            f"{field.name} is {found}; the rows have {column_type(field.type)}, which needs {column_kind(field.type)}"
+            for field in schema
+            if is_converted(field.type, affinity(found := declared[field.name.lower()]))
+        ]
+        if problems:
+            raise SinkError(
+                f"The table {self.table!r} in {self.path!r} would convert values of the rows.",
+                detail="\n".join(problems),
+                todo="give another table, or one whose columns have these types; or cast the columns of the rows",
             )
 
     def _create(self, database: sqlite3.Connection, schema: pa.Schema, notes: Notes) -> None:
