@@ -263,10 +263,10 @@ class TestSqlite:
     def test_rows_that_have_numbers_of_their_own_are_not_removed_by_guess(self, spark, tmp_path):
         with closing(sqlite3.connect(tmp_path / "rows.db")) as database, database:
             database.execute("CREATE TABLE counts (k TEXT, n INTEGER PRIMARY KEY)")
-        sink = hf.sinks.Sqlite(tmp_path / "rows.db", "counts", take_over=True)
-        sink.write_batch(frame(spark, ("a", 70)), BatchInfo("q", 0, "plan"))
+        first, second = (hf.sinks.Sqlite(tmp_path / "rows.db", "counts", take_over=True) for _ in range(2))
+        first.write_batch(frame(spark, ("a", 70)), BatchInfo("q", 0, "plan"))
         with pytest.raises(hf.SinkError, match="does not say which rows"):
-            sink.write_batch(frame(spark, ("a", 71)), BatchInfo("q", 0, "another"))
+            second.write_batch(frame(spark, ("a", 71)), BatchInfo("q", 0, "another"))
         assert table_rows(tmp_path / "rows.db") == [("a", 70)]
 
     @pytest.mark.parametrize("what", ["no directory", "no database"])
