@@ -115,8 +115,10 @@ class TestAppend:
 
 
 def noted(place, query="q"):
-    """The numbers of the micro-batches that have a note."""
-    found = place.execute(f"SELECT batch_id FROM holdfast_batches WHERE query_id = '{query}' ORDER BY batch_id")
+    """The numbers of the micro-batches that have a note, but for one that was taken back."""
+    found = place.execute(
+        f"SELECT batch_id FROM holdfast_batches WHERE query_id = '{query}' AND row_count >= 0 ORDER BY batch_id"
+    )
     return [number for [number] in found]
 
 
@@ -215,6 +217,30 @@ class TestTwoJobsOfOneQuery:
             write(old, 2, ("old", 2), plan="p2")
         assert "make a new sink" in refused.value.todo
         assert place.rows(columns="k, n") == [("new", 1), ("new", 2), ("old", 0)]
+
+    def test_one_whose_rows_are_gone_although_the_last_one_is_its_own(self, place):
+        """The savepoint had micro-batch 1 as planned: the restored job writes it as the old one did, and no more."""
+        plans = {number: f"p{number}" for number in range(5)}
+
+        def old(number, **options):
+            sink = place.sink(batch_column="b", **options)
+            sink.write_batch(rows(("old", number)), BatchInfo("q", number, f"p{number}", lambda n: plans.get(n, "")))
+
+        for number in range(4):
+            old(number)
+        restored = {0: "p0", 1: "p1"}
+        taking = place.sink(batch_column="b", take_over=True)
+        taking.write_batch(rows(("old", 1)), BatchInfo("q", 1, "p1", lambda n: restored.get(n, "")))
+        assert place.rows(columns="k, n") == [("old", 0), ("old", 1)]
+        for number, options in ((4, {}), (4, {"take_over": True}), (3, {})):
+            with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id"):
+                old(number, **options)
+        # Rescaled, which took the number 2.
+        restored |= {2: "rescaled", 3: "anew 3"}
+        again = place.sink(batch_column="b")
+        again.write_batch(rows(("new", 3)), BatchInfo("q", 3, "anew 3", lambda n: restored.get(n, "")))
+        assert place.rows(columns="k, n") == [("new", 3), ("old", 0), ("old", 1)]
+        assert place.execute("SELECT count(*) FROM holdfast_batches WHERE row_count < 0") == [(0,)]
 
     def test_one_below_whose_next_micro_batch_are_rows_of_another(self, place):
         """Its checkpoint was restored after micro-batch 0, and rescaled, which took the number 1. What comes from 2 on

@@ -396,6 +396,19 @@ class TestTwoJobsOfOneQuery:
             late.open(None, t.StructType([ROWS["k"], t.StructField("n", t.LongType())]), "q")
         assert read(tmp_path) == before
 
+    def test_one_whose_rows_are_gone_although_the_last_one_is_its_own(self, tmp_path):
+        """The savepoint had micro-batch 1 as planned: the restored job writes it as the old one did, and no more."""
+        for number in range(4):
+            self.write(sqlite(tmp_path, None), number, "p")
+        info = BatchInfo("q", 1, "p1", lambda n: {0: "p0", 1: "p1"}.get(n, ""))
+        sqlite(tmp_path, None, take_over=True).write_batch(Rows(("p1", 1)), info)
+        assert read(tmp_path) == [("p0", 0), ("p1", 1)]
+        for number, take_over in ((4, False), (4, True), (3, False)):
+            with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id"):
+                self.write(sqlite(tmp_path, None, take_over=take_over), number, "p")
+        self.write(sqlite(tmp_path, None), 2, "p")
+        assert read(tmp_path) == [("p0", 0), ("p1", 1), ("p2", 2)]
+
     def test_one_below_whose_next_micro_batch_are_rows_of_another(self, tmp_path, upsert):
         """Its checkpoint was restored after micro-batch 0, and rescaled, which took the number 1."""
         for number in range(4):

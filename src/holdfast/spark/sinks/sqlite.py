@@ -29,7 +29,7 @@ from holdfast.spark.sinks.sqlite_notes import NOTES, Note, Notes
 from holdfast.spark.sinks.sqlite_tables import affinity, columns_of, declared_types, last_row, quoted
 from holdfast.spark.sinks.sqlite_upserts import UPSERTS, UpsertedTable, forget_upserts, refuse_appending
 from holdfast.spark.sinks.sqlite_values import column_kind, is_converted, sqlite_columns
-from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession, other_job
+from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession, other_job, was_taken_back
 from holdfast.spark.sinks.upsert import Upsert
 from holdfast.spark.types.arrow import arrow_schema, column_type
 
@@ -173,6 +173,9 @@ class Sqlite(Sink):
         [last] = found
         if last.batch_id < info.batch_id:
             self._succession.check(self, info, last.batch_id, last, lambda: _is_same(last.plan, info.planned(last.batch_id)))
+            for removed in notes.taken_back(info.query_id):
+                if was_taken_back(info, last.batch_id, removed.batch_id, removed.is_of):
+                    raise other_job(self, info, last.batch_id)
             return None
         if last.batch_id == info.batch_id and _is_same(last.plan, info.plan):
             return last
@@ -183,7 +186,7 @@ class Sqlite(Sink):
                 raise other_job(self, info, kept.batch_id)
         if self._upsert is None:
             notes.remove_rows_since(info)
-        notes.forget_since(info)
+        notes.take_back(info)
         return None
 
     def _put(self, database: sqlite3.Connection, table: pa.Table) -> tuple[int | None, int | None]:

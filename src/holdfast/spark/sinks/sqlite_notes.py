@@ -4,9 +4,12 @@
     query_id              whose micro-batch it is
     batch_id              its number
     plan                  tells micro-batches with the same number apart
-    first_row, last_row   the first and last rowid of its rows: 0 and -1 if there are none, null if they are not known
+    first_row, last_row   the first and last rowid of its rows: 0 and -1 if there are none, null if they are not known; 0 and
+                          -2: it was the first of those that a take-over has removed
 
-Invariant: a micro-batch's rows and its note are written in one transaction.
+Invariants
+- A micro-batch's rows and its note are written in one transaction.
+- Of those that a take-over has removed, the first after its own stays as such until one with its number or a later comes.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ _CREATE = (
 _ADDED = {"plan": "TEXT", "first_row": "INTEGER", "last_row": "INTEGER"}
 """Columns that older versions' notes lack."""
 _NOTE = "batch_id, plan, first_row, last_row"
-_OURS = "lower(sink) = ? AND query_id = ?"
+_TAKEN_BACK = (0, -2)
+_ALL = "lower(sink) = ? AND query_id = ?"
+_OURS = f"{_ALL} AND coalesce(last_row, 0) <> -2"
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,10 @@ class Note:
     plan: str | None
     first_row: int | None
     last_row: int | None
+
+    def is_of(self, plan: str) -> bool:
+        """Whether it was planned so, which is known."""
+        return bool(plan) and self.plan == plan
 
 
 class Notes:
@@ -65,11 +74,19 @@ class Notes:
         """The note of a query's last micro-batch, if there is one."""
         return self._found(f"{_OURS} ORDER BY batch_id DESC LIMIT 1", self._table.lower(), query_id)
 
+    def taken_back(self, query_id: str) -> list[Note]:
+        """The first of a query's micro-batches that were removed by a take-over, unless later ones have come."""
+        return self._found(f"{_ALL} AND last_row = -2", self._table.lower(), query_id)
+
     def before(self, info: BatchInfo) -> list[Note]:
         """The note of a query's last micro-batch before one, if there is one."""
         return self._found(f"{_OURS} AND batch_id < ? ORDER BY batch_id DESC LIMIT 1", *self._since(info))
 
     def add(self, info: BatchInfo, first_row: int | None, last_row: int | None) -> Note:
+        self._database.execute(f"DELETE FROM {NOTES} WHERE {_ALL} AND batch_id <= ? AND last_row = -2", self._since(info))
+        return self._insert(info, first_row, last_row)
+
+    def _insert(self, info: BatchInfo, first_row: int | None, last_row: int | None) -> Note:
         values = (*self._since(info), info.plan, first_row, last_row)
         self._database.execute(f"INSERT INTO {NOTES} (sink, query_id, {_NOTE}) VALUES (?, ?, ?, ?, ?, ?)", values)
         return Note(info.batch_id, info.plan, first_row, last_row)
@@ -77,9 +94,12 @@ class Notes:
     def forget_all(self) -> None:
         self._database.execute(f"DELETE FROM {NOTES} WHERE lower(sink) = ?", (self._table.lower(),))
 
-    def forget_since(self, info: BatchInfo) -> None:
-        """Removes the notes of a query's micro-batches from one on."""
-        self._database.execute(f"DELETE FROM {NOTES} WHERE {_OURS} AND batch_id >= ?", self._since(info))
+    def take_back(self, info: BatchInfo) -> None:
+        """Removes the notes of a query's micro-batches from one on, but for that of the first after it, which says so."""
+        removed = self._found(f"{_OURS} AND batch_id > ? ORDER BY batch_id LIMIT 1", *self._since(info))
+        self._database.execute(f"DELETE FROM {NOTES} WHERE {_ALL} AND batch_id >= ?", self._since(info))
+        for note in removed:
+            self._insert(BatchInfo(info.query_id, note.batch_id, note.plan or ""), *_TAKEN_BACK)
 
     def remove_rows_since(self, info: BatchInfo) -> None:
         """Removes the rows of a query's micro-batches from one on; raises SinkError if it is not known which these are."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from holdfast.errors import SinkError
 from holdfast.spark.sinks.base import BatchInfo
 
-__all__ = ["TAKEN_OVER", "TAKE_OVER_AGAIN", "Succession", "other_job"]
+__all__ = ["TAKEN_OVER", "TAKE_OVER_AGAIN", "Succession", "other_job", "was_taken_back"]
 
 TAKEN_OVER = " This sink has begun before, and takes over only then: what has come since may be another job's."
 TAKE_OVER_AGAIN = "see that no other job with this query id runs; then make a new sink with take_over=True, and start again"
@@ -43,6 +43,16 @@ class Succession:
         if is_planned() if self._last is None else self._last == last:
             return
         raise other_job(sink, info, number)
+
+
+def was_taken_back(info: BatchInfo, last: int, first: int, is_of: Callable[[str], bool]) -> bool:
+    """Whether rows of this checkpoint, between `last`, the newest micro-batch that a table has of this query, and the next
+    one, were removed by a job that took over. `first` is the number of the first that was removed, and `is_of` tells whether
+    it was planned so.
+
+    A job that took over may have written a single micro-batch, which its savepoint had as planned. It is then planned as in
+    the old job's checkpoint, and does not tell the two apart. Whoever had rows that were removed had the first of them."""
+    return last < first < info.batch_id and is_of(info.planned(first))
 
 
 def other_job(sink: object, info: BatchInfo, number: int) -> SinkError:

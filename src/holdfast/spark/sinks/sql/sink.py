@@ -22,7 +22,7 @@ from holdfast.spark.sinks.sql.database import STAGED, Database, Table, quoted
 from holdfast.spark.sinks.sql.notes import NOTES, Note, Notes
 from holdfast.spark.sinks.sql.target import Target
 from holdfast.spark.sinks.sql.upserts import UPSERTS, Upserts
-from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession, other_job
+from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession, other_job, was_taken_back
 from holdfast.spark.sinks.upsert import Upsert
 from holdfast.spark.types.arrow import arrow_schema
 
@@ -141,6 +141,9 @@ class SqlSink(Sink):
         [last] = found
         if last.batch_id < info.batch_id:
             self._succession.check(self, info, last.batch_id, last, lambda: _is_same(last.plan, info.planned(last.batch_id)))
+            for removed in notes.taken_back(info.query_id):
+                if was_taken_back(info, last.batch_id, removed.batch_id, removed.is_of):
+                    raise other_job(self, info, last.batch_id)
             return None
         if last.batch_id == info.batch_id and _is_same(last.plan, info.plan):
             return last
@@ -151,7 +154,7 @@ class SqlSink(Sink):
                 raise other_job(self, info, kept.batch_id)
         if self._upsert is None:
             self._remove_rows(database, notes, notes.since(info), info)
-        notes.forget_since(info)
+        notes.take_back(info)
         return None
 
     def _remove_rows(self, database: Database, notes: Notes, noted: Sequence[Note], info: BatchInfo) -> None:
