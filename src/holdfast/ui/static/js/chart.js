@@ -61,7 +61,7 @@ function options(width, order, stacked, unit, onCursor) {
     width,
     height: HEIGHT,
     legend: { show: false },
-    padding: [10, 6, 0, 0],
+    padding: [10, 22, 0, 0], // At the right there is room for half of the last time.
     cursor: { sync: { key: "holdfast" }, drag: { x: true, y: false }, points: { size: 6 } },
     scales: { x: { range: (plot, low, high) => (plot.data[0].length > 1 ? [low, high] : [low - ALONE_SECONDS, low + ALONE_SECONDS]) }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
     axes: [
