@@ -24,6 +24,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from holdfast.checkpoint.destination import writing
 from holdfast.checkpoint.files.shared import resolved
 from holdfast.checkpoint.lock import LockInfo
 from holdfast.checkpoint.presence import Presence
@@ -365,7 +366,8 @@ class Job:
         if problems:
             raise InvalidStep(self.name, problems)
         self._working.check(spark)
-        root, notes = arranged(outline, self.name, checkpoint, self._changes)
+        with writing(checkpoint):
+            root, notes = arranged(outline, self.name, checkpoint, self._changes)
         self._placement = root.placement
         for note in notes:
             self._watching.progress.note(f"stored state, {note}")
