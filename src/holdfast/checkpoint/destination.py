@@ -25,6 +25,9 @@ UNFINISHED = ".unfinished-"
 
 def check_free(files: Files, path: str) -> None:
     """Raises CheckpointError if there is anything at a path but an empty directory."""
+    local = local_path(path)
+    if local is not None and local.is_symlink():
+        raise CheckpointError(f"{path!r} is a link.", todo="give the path that it leads to, or another")
     info = files.info(path)
     if info is None:
         return

@@ -139,7 +139,7 @@ class Job:
         self._told: StreamingQuery | None = None
         """The query whose failure has been raised."""
         problems += [
-            *option_problems(name, self._tolerated_failures, retained_batches, memory_budget_bytes),
+            *option_problems(name, checkpoint, self._tolerated_failures, retained_batches, memory_budget_bytes),
             *change_problems(drop_steps, rename_steps),
             *watch_problems(history, ui, outlets, on_health, thresholds),
         ]
