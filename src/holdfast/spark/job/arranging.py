@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.checkpoint.files.choice import Files, files_of, join
 from holdfast.checkpoint.labels import slot_of_manifest
 from holdfast.checkpoint.layout import find_checkpoint
-from holdfast.checkpoint.leftovers import remove_leftovers
+from holdfast.checkpoint.leftovers import has_begun, remove_leftovers
 from holdfast.checkpoint.start_check import check_start
 from holdfast.errors import InvalidStep, StateConflict
 from holdfast.spark.graph.converting import convert
@@ -42,6 +42,9 @@ def arranged(outline: Outline, job: str, checkpoint: str, changes: GraphChanges)
     manifest = open_manifest(outline.spark, checkpoint, job)
     manifest.backend = outline.backend
     files = files_of(outline.spark, checkpoint)
+    if not has_begun(files, checkpoint):
+        # What was recorded is of a job that has kept nothing yet.
+        manifest.recorded = None
     if manifest.recorded is None and outline.steps and _has_commits(manifest):
         _check_has_state(files, checkpoint)
     check_start(files, checkpoint, _operators_wanted(manifest, outline))

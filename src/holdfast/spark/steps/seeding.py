@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from holdfast.checkpoint.files.choice import Files, join, normalised
+from holdfast.checkpoint.files.paths import for_reader
 from holdfast.checkpoint.layout import Checkpoint, metadata_bytes
 from holdfast.checkpoint.query_files import METADATA_VERSION
 from holdfast.engine.stored.reading import Blobs
@@ -185,7 +186,7 @@ def _run(
     }
     with with_settings(spark, wanted):
         blobs.select("label", "name", "blob").write.parquet(source)
-        stream = spark.readStream.schema(BLOBS_SCHEMA).parquet(source)
+        stream = spark.readStream.schema(BLOBS_SCHEMA).parquet(for_reader(source))
         if time_mode == "EventTime":
             stream = stream.withColumn("time", F.timestamp_seconds(F.lit(1))).withWatermark("time", "0 seconds")
         seeded = stream.groupBy("label").transformWithState(
