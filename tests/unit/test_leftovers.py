@@ -55,7 +55,8 @@ def test_an_entry_that_was_never_finished_goes_if_there_is_no_other(tmp_path, fi
 
 
 @pytest.mark.parametrize(
-    ("planned", "committed", "begun"), [([], [], False), ([0], [], False), ([0], [0], True), ([1], [], True), ([], [0], True)]
+    ("planned", "committed", "begun"),
+    [([], [], False), ([0], [], False), ([0], [0], True), ([1], [], True), ([], [0], True)],
 )
 def test_state_of_a_first_micro_batch_that_was_never_committed(tmp_path, planned, committed, begun):
     """All of it goes, with what describes it: the code may be another by now."""

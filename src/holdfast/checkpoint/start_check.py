@@ -49,8 +49,7 @@ def _check_logs(checkpoint: str, planned: list[int], committed: list[int]) -> No
     lost = join("offsets", str(last_commit)) if last_commit > last_plan else join("commits", str(last_plan - 1))
     raise CorruptState(
         f"{join(checkpoint, lost)!r} is missing: micro-batch {max(last_plan, last_commit)} cannot have been without it.",
-        todo="put it back from a copy, or restore a savepoint; see what is whole: holdfast checkpoint verify "
-        f"{checkpoint}",
+        todo=f"put it back from a copy, or restore a savepoint; see what is whole: holdfast checkpoint verify {checkpoint}",
     )
 
 
