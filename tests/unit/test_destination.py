@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 
 import pytest
 
@@ -43,3 +44,22 @@ def test_what_cannot_be_written_is_told(number, todo):
 def test_spark_that_is_gone_is_no_full_disk():
     with pytest.raises(ConnectionRefusedError), writing("/data/c"):
         raise ConnectionRefusedError
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_it_is_durable_before_it_is_there(tmp_path, monkeypatch):
+    """A tool removes the old state once the new one is in its place, and a user what a savepoint was taken of."""
+    synced, real = [], os.fsync
+
+    def fsync(opened):
+        synced.append(os.readlink(f"/proc/self/fd/{opened}"))
+        real(opened)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with building(LocalFiles(), str(tmp_path / "new")) as work:
+        for name in ("a", "below/b"):
+            (tmp_path / work / name).parent.mkdir(exist_ok=True)
+            (tmp_path / work / name).write_bytes(b"state")
+        assert synced == []
+    assert {path.removeprefix(work) for path in synced} == {"", "/a", "/below", "/below/b"}
+    assert (tmp_path / "new" / "below" / "b").read_bytes() == b"state"

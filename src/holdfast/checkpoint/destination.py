@@ -75,6 +75,8 @@ def building(files: Files, path: str) -> Iterator[str]:
     try:
         files.make_directory(work)
         yield work
+        # What it is made from may be removed next.
+        files.make_durable(work)
         _make_way(files, path)
         files.move(work, path)
     except BaseException as error:
