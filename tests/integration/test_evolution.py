@@ -211,3 +211,28 @@ def test_an_upgrade_that_raises_leaves_the_checkpoint_alone(feed, run_job):
     with pytest.raises(hf.UserCodeError, match="upgrade of the cell 'total' raised ZeroDivisionError"):
         run_job(step(source, Broken()))
     assert rows(run_job(step(source, Cents()))) == [("a", 3.0)]
+
+
+def test_code_may_change_freely_until_something_is_committed(feed, run_job):
+    """There is nothing stored that it would have to fit."""
+
+    class Wrong(hf.DoFn):
+        TOTAL = hf.BagStateSpec("total")
+        DUE = hf.TimerSpec("due", hf.TimeDomain.REAL_TIME)
+
+        def process(self, element, total=hf.DoFn.StateParam(TOTAL)):
+            raise ValueError("not yet")
+
+        @hf.on_timer(DUE)
+        def on_due(self):
+            pass
+
+    source = feed(ROWS)
+    add(source, a=1)
+    with pytest.raises(hf.UserCodeError, match="not yet"):
+        run_job(step(source, Wrong()))
+    stream = hf.keyed(source.df, key="k", value="v")
+    other = stream.par_do(Cents(), output="k string, total double", name="another", key_groups=2)
+    assert rows(run_job(other)) == [("a", 1.0)]
+    add(source, a=1)
+    assert rows(run_job(other)) == [("a", 2.0)]
