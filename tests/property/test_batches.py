@@ -199,6 +199,29 @@ def test_time_to_live_in_event_time(rows):
     assert columns.metrics["cells_expired"] == plain.metrics["cells_expired"]
 
 
+class Look(BatchDoFn):
+    """Writes what is given, and looks at the others."""
+
+    LAST = ValueStateSpec("last", FloatCoder(), ttl=Ttl(10, refresh="read", expired="until_cleaned"))
+
+    def process_batch(self, batch, last=BatchDoFn.StateParam(LAST)):
+        values = batch.column("value").astype(float)
+        if np.isnan(values).all():
+            yield {"key": batch.keys, "last": last.read(-1.0)}
+        else:
+            last.write(batch.reduce(np.maximum, values))
+
+
+def test_a_read_does_not_revive_what_has_expired():
+    written = [(n, {"value": 1.0}) for n in range(2_500)]
+    look = [(2_499, {"value": float("nan")})]
+    # The first look comes when the value has expired, but before its turn to be removed.
+    stream = TestStream().add_elements(written).advance_processing_time(10).add_elements(look).crash()
+    out = run(Look(), stream.advance_processing_time(1).add_elements(look))
+    assert [value["last"] for value in out.values] == [1.0, -1.0]
+    assert out.metrics.cells_expired == 2_500
+
+
 @SETTINGS
 @given(st.lists(st.tuples(st.sampled_from(KEYS), st.integers(-9, 9)), min_size=1, max_size=30))
 def test_rows_and_keys(pairs):

@@ -148,7 +148,7 @@ def indexed(state: KeyGroupState) -> dict[Any, dict[Any, int]]:
     for domain, index in state.indexes.items():
         entered = {entry: time for entries in index._entered.values() for entry, time in entries.items()}
         assert len(entered) == len(index)
-        assert all(entry in index._at[time] for entry, time in entered.items())
+        assert all(entry in index.placed_at(time) for entry, time in entered.items())
         assert sorted(index._at) == sorted(index._times)
         found[domain] = entered
     return found
@@ -160,6 +160,7 @@ def expiring(state: KeyGroupState) -> dict[Any, int]:
     for in_event_time, index in state.expiring.items():
         places = [(time, *place, slot) for time, at in index._at.items() for place, slots in at.items() for slot in slots]
         places += [(piece.time, piece.window, piece.cell, slot) for piece in index._queue for slot in piece.slots]
+        assert len(index) == len(places)
         for time, window, cell, slot in places:
             name = (in_event_time, window, cell, slot)
             found[name] = min(time, found.get(name, time))
@@ -179,6 +180,11 @@ def check(state: KeyGroupState, store: MemoryStore, layout: Layout) -> None:
     fresh = HeapBackend(layout).open(MemoryStore(dict(store.committed)))
     assert content(state) == content(fresh)
     assert state.entries == sum(window.entries() for window in fresh.windows.values())
+    assert state._counted_expiring == sum(window.counted_expiring for window in state.windows.values())
+    for window in state.windows.values():
+        if window not in state.active_windows():
+            expiring_cells = sum(len(window.tables[cell].values) for cell in layout.stamps)
+            assert (window.counted, window.counted_expiring) == (window.entries(), expiring_cells)
     assert state.next_expiry() == fresh.next_expiry()
     for domain, times in indexed(state).items():
         wanted = indexed(fresh)[domain]

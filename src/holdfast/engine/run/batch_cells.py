@@ -175,20 +175,20 @@ class ColumnCell(ColumnState):
         self._times.expired += len(gone)
 
     def _touch(self, where: Mask | None, counts: bool) -> None:
-        """Notes when cells that hold something were touched."""
+        """Notes when cells that hold something were touched. What has expired is past that, even if it is still there."""
         ttl = self._spec.ttl
         if ttl is None or not counts:
             return
         table, stamps = self._table.values, self._window.stamps(self._position)
         new: dict[Slot, int] = {}
-        times = self._times.touches(ttl)
+        times, expired = self._times.touches(ttl), self._times.now(ttl) - ttl.micros
         for slot, time in zip(self._chosen(self._slots, where), self._chosen(times, where), strict=True):
             if slot not in table:
                 continue
             stamp = stamps.values.get(slot)
             if stamp is None:
                 new[slot] = time
-            if stamp is None or stamp < time:
+            if stamp is None or (stamp < time and (stamp > expired or stamp == NEVER_TOUCHED)):
                 stamps.put(slot, time)
         if new:
             self._window.expiring[ttl.in_event_time].enter_all(self._window.data, self._position, new, ttl.micros)

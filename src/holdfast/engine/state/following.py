@@ -41,8 +41,6 @@ class Follower:
     def window_dropped(self, data: bytes) -> None:
         """A window goes, with everything in it."""
         self._touched[data] = {}
-        if self._state.ledger is not None:
-            self._state.ledger.forget_window(data)
         for noted in (self._changed, self._tags, self._stamps):
             for name in [name for name in noted if name[0] == data]:
                 del noted[name]
@@ -118,7 +116,7 @@ class Follower:
             if series is None:
                 index.leave(entry)
             else:
-                index.enter(entry, series.times[0] + self._state.lateness)
+                index.enter(entry, series.first + self._state.lateness)
 
     def _follow_stamps(self, cell: int, position: int) -> None:
         """Enters the keys that have a stamp now and had none, or a later one; others have an entry that is early enough."""
