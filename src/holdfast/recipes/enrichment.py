@@ -24,7 +24,9 @@ class TemporalJoin(Recipe):
     passed a row's time: until then an earlier change may still come.
 
     Keeps for each key: the entry that is valid. (Rows wait in the step until it is their turn.)
+
     Frees it: with a change whose fields are all None. So there is as much as the table has entries.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late rows go to the output `late`. So do late
     changes, and the entry stays as it was: declare that output, and give an `allowed_lateness` that changes keep to.
     """

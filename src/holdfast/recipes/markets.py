@@ -23,7 +23,9 @@ class Vwap(hf.CombineFn[object, _Sums, object]):
     price or a volume is left out. A price or a volume that is no finite number, or a negative volume, is an InputError.
 
     Keeps for each key and window: two sums, also while values are combined before the shuffle.
+
     Frees it: when the window ends.
+
     Order: any.
     """
 
@@ -61,7 +63,9 @@ class MovingPrices(Recipe):
     InputError.
 
     Keeps for each key and window: price and volume of each trade of the last `span`, so it grows with their number.
+
     Frees it: when the watermark is `span` beyond the last trade.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late trades go to the output `late`. Of trades
     with equal times, each is averaged with those that came before it.
     """

@@ -32,7 +32,9 @@ class TopItems(hf.CombineFn[object, _Totals, list[TopItem]]):
 
     Keeps for each key and window: a total for every distinct item, not only for the best `n`, for any of them may still
     become one. It is as small while values are combined before the shuffle.
+
     Frees it: when the window ends.
+
     Order: any.
     """
 
