@@ -26,6 +26,7 @@ __all__ = ["RecipeTemplate", "kebab", "recipe_templates"]
 _BEGIN = datetime(2026, 1, 5, 8, tzinfo=timezone.utc)
 _ORDER_TEST = """
 
+
 def test_order_changes_nothing() -> None:
     assert play(TestStream().add_elements(reversed(ELEMENTS))).values == WANTED
 """
