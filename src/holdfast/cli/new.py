@@ -21,8 +21,12 @@ _USUAL = "velocity"
 @app.command("new")
 def new(
     name: Annotated[str | None, typer.Argument(help="The name of the project and its folder.")] = None,
-    template: Annotated[str, typer.Option("--from", metavar="RECIPE", help="The recipe to start from; see --list.")] = _USUAL,
-    parent: Annotated[Path, typer.Option("--in", metavar="DIR", help="Where to create its folder; here by default.")] = Path(),
+    template: Annotated[
+        str, typer.Option("--from", metavar="RECIPE", help="The recipe to start from; see --list.")
+    ] = _USUAL,
+    parent: Annotated[
+        Path, typer.Option("--in", metavar="DIR", help="Where to create its folder; here by default.")
+    ] = Path(),
     list_only: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
     as_json: AsJson = False,
 ) -> None:
