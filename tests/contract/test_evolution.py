@@ -350,6 +350,20 @@ def test_a_result_that_an_aggregation_no_longer_has(run):
     assert new.values == [("k", {"total": 5})]
 
 
+# Windows of aggregations
+
+
+@pytest.mark.parametrize("windowing", [hf.FixedWindows(10), hf.SlidingWindows(10, 10), hf.Sessions(5)], ids=repr)
+@pytest.mark.parametrize("mode", ["accumulating", "discarding"])
+def test_a_window_gives_no_result_again_when_lateness_is_allowed_no_more(run, windowing, mode):
+    options = {"windowing": windowing, "accumulation_mode": mode}
+    old = run(hf.CombinePerKey(sum), elements(("k", 2)).advance_watermark_to(15), allowed_lateness=20, **options)
+    assert old.values == [("k", 2)]
+    more = TestStream().advance_watermark_to(16).add_elements([hf.TimestampedValue(("k", 3), 20)])
+    new = run(hf.CombinePerKey(sum), more.advance_watermark_to_infinity(), start_from=old, **options)
+    assert new.values == [("k", 3)]
+
+
 # Sessions
 
 
