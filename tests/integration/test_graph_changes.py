@@ -44,8 +44,7 @@ class Jobs:
 
     def __init__(self, feed, path):
         self.input = feed
-        # Spark escapes what is not in a URI, and takes some of it for a pattern.
-        self.checkpoint = path / "check [1] point%20"
+        self.checkpoint = path / "checkpoint"
         self.files = 0
 
     def frames(self):
