@@ -10,6 +10,7 @@ Invariants
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ from holdfast.engine.tables import Slot
 __all__ = ["Ledger", "ledger_of"]
 
 _INDEX_SLACK = 1_000
+_GONE_MAX = 100
 _NUMBER_BYTES = sys.getsizeof(1_000)
 
 
@@ -35,6 +37,8 @@ class Ledger:
         self.sizes: dict[Slot, int] = {}
         """For the loaded keys, in all windows together."""
         self._held: dict[bytes, dict[Slot, int]] = {}
+        self._by_expiry: list[tuple[int, bytes]] = []
+        """All windows of `_held` by the time they expire, and some that are gone."""
         self._windows: dict[Slot, int] = {}
         self._gone: dict[bytes, None] = {}
         """Windows that were discarded and are not accounted for yet."""
@@ -54,6 +58,7 @@ class Ledger:
     def look_at(self, state: KeyGroupState) -> None:
         """Measures the keys of a state; the ledger's counts already include them."""
         self._held = dict(sizes_of(state))
+        self._sort_windows(state)
         self.sizes, self._windows, self._index = {}, {}, None
         self._gone, self._moved = {}, {}
         for sizes in self._held.values():
@@ -109,7 +114,10 @@ class Ledger:
 
     def measure(self, state: KeyGroupState, data: bytes, slots: Iterable[Slot]) -> None:
         """Measures keys again in one window."""
-        held = self._held.setdefault(data, {})
+        held = self._held.get(data)
+        if held is None:
+            held = self._held[data] = {}
+            bisect.insort(self._by_expiry, (state.windows[data].expiry, data))
         slots = slots if isinstance(slots, dict) else list(slots)
         sizes = sizes_of_window(state.windows[data], slots)
         for slot in slots:
@@ -207,16 +215,20 @@ class Ledger:
                     if slot in self.sizes:
                         uses[slot] = max(known, uses.get(slot, known))
         uses.update(dict.fromkeys((slot for slot in used if slot in self.sizes), state.bundle))
-        last_first = sorted(self._held, key=lambda data: (state.windows[data].expiry, data), reverse=True) if uses else ()
-        for data in last_first:
-            window, held = state.windows[data], self._held[data]
+        if len(self._by_expiry) > 2 * len(self._held) + _GONE_MAX:
+            self._sort_windows(state)
+        for _, data in reversed(self._by_expiry):
+            if not uses:
+                break
+            held = self._held.get(data, {})
             for slot in [slot for slot in uses if slot in held]:
-                age = uses.pop(slot)
+                window, age = state.windows[data], uses.pop(slot)
                 if window.ages.values.get(slot, -1) < age:
                     window.activate()
                     window.ages.put(slot, age)
-            if not uses:
-                break
+
+    def _sort_windows(self, state: KeyGroupState) -> None:
+        self._by_expiry = sorted((state.windows[data].expiry, data) for data in self._held)
 
 
 def ledger_of(state: KeyGroupState) -> Ledger:
