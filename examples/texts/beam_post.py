@@ -3,8 +3,8 @@
 What differs from the post's Python snippets:
 - the import lines name holdfast, and each snippet's `CombiningStateSpec` or `CombiningValueStateSpec` is either name here;
 - the post leaves `Model`, its coders, the merging and `should_output_prediction` open: they are written here;
-- there is no pipeline with `|`: a step is run over elements. So the models, which are a side input in the post, are made by
-  one step and given to another; `beam.Map(event_prediction, user_models)` is a DoFn with a side input;
+- there is no pipeline with `|`: a step is run over elements, and `events | beam.core.CombinePerKey(…)` is a `SideStream`;
+- in the global window, which never ends, a side input says how long an event may wait for it (`wait`);
 - triggers that fire again and again say so (`Repeatedly`), and how results relate (`accumulation_mode`);
 - the bag with the previous prediction is read as a list: an empty bag is not None;
 - an empty model predicts nothing, so a user's first event gives no prediction.
@@ -13,22 +13,22 @@ What differs from the post's Python snippets:
 
     index: ('a', 0) ('b', 1) ('c', 0)
     with a side input: ('ann', 2.75) ('ann', 2.75) ('ann', 6.25) ('ann', 0.75)
-    models as they grow: 10.0 10.0 13.0 12.75
+    with the model so far: ('ann', 0.0) ('ann', 0.0) ('ann', 9.0) ('ann', 1.0)
     stateful: ('ann', 0.0) ('ann', 9.0) ('ann', 1.0)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import holdfast as beam
 from holdfast import trigger
 from holdfast.coders import Coder, FloatCoder, RecordCoder
 from holdfast.state import BagStateSpec, CombiningStateSpec, CombiningValueStateSpec
-from holdfast.testing import TestStream, run
+from holdfast.testing import SideStream, TestStream, run
 from holdfast.transforms.core import DoFn
-from holdfast.transforms.window import FixedWindows
+from holdfast.transforms.window import FixedWindows, GlobalWindows
 
 
 class IndexAssigningStatefulDoFn(DoFn):
@@ -86,17 +86,14 @@ class ModelFromEventsFn(beam.core.CombineFn):
         return ModelCoder()
 
 
-class EventPrediction(beam.DoFn):
-    """The post's `event_prediction`."""
+def event_prediction(user_event, models):
+    user = user_event[0]
+    event = user_event[1]
 
-    def process(self, user_event: Any, models: dict[str, Model]) -> Iterator[tuple[str, float | None]]:
-        user = user_event[0]
-        event = user_event[1]
+    # Retrieve the model calculated for this user
+    model = models[user]
 
-        # Retrieve the model calculated for this user
-        model = models[user]
-
-        yield (user, model.prediction(event))
+    return (user, model.prediction(event))
 
 
 class ModelStatefulFn(beam.DoFn):
@@ -139,30 +136,34 @@ def events_at_a_second_each() -> TestStream:
 
 
 def with_side_input() -> list[Any]:
-    """High latency, high completeness: a model is ready when its window is over."""
-    stream = events_at_a_second_each()
+    """High latency, high completeness: events wait until their window is over, and its model is there."""
+    minutes = FixedWindows(60)
+    models = SideStream(minutes, results_of=beam.core.CombinePerKey(ModelFromEventsFn()), coder=ModelCoder())
+    user_models = beam.pvalue.AsDict(models)
+    predictions = beam.Map(event_prediction, user_models)
+    return run(predictions, events_at_a_second_each(), windowing=minutes).values
+
+
+def with_the_model_so_far() -> list[Any]:
+    """A new model a second after input arrives. An event waits for the first one; then it sees the newest."""
     user_models = beam.pvalue.AsDict(
-        run(beam.core.CombinePerKey(ModelFromEventsFn()), stream, windowing=FixedWindows(60)).values
+        SideStream(
+            GlobalWindows(),
+            results_of=beam.core.CombinePerKey(ModelFromEventsFn()),
+            trigger=trigger.Repeatedly(trigger.AfterAll(trigger.AfterCount(1), trigger.AfterProcessingTime(1))),
+            accumulation_mode="accumulating",
+            coder=ModelCoder(),
+        ),
+        wait="1 minute",
     )
-    return run(EventPrediction(), stream, side_inputs=[user_models]).values
-
-
-def models_as_they_grow() -> list[float]:
-    """A new model a second after input arrives."""
-    out = run(
-        beam.core.CombinePerKey(ModelFromEventsFn()),
-        events_at_a_second_each(),
-        trigger=trigger.Repeatedly(trigger.AfterAll(trigger.AfterCount(1), trigger.AfterProcessingTime(1))),
-        accumulation_mode="accumulating",
-    )
-    return [model.mean for _, model in out.values]
+    return run(beam.Map(event_prediction, user_models), events_at_a_second_each()).values
 
 
 def main() -> None:
     elements = [("ann", "a"), ("ann", "b"), ("bob", "c")]
     print("index:", *run(IndexAssigningStatefulDoFn(), TestStream().add_elements(elements)).values)
     print("with a side input:", *with_side_input())
-    print("models as they grow:", *models_as_they_grow())
+    print("with the model so far:", *with_the_model_so_far())
     print("stateful:", *run(ModelStatefulFn(), TestStream().add_elements(EVENTS)).values)
 
 

@@ -17,6 +17,7 @@ from holdfast import (
     SlidingWindows,
     TaggedOutput,
     TimestampedValue,
+    Ttl,
     UserCodeError,
 )
 from holdfast.errors import InvalidStep
@@ -87,6 +88,34 @@ def test_waiting_has_an_end(run):
         out = run(Map(lenient, AsDict(SideStream(WINDOW), wait=wait), "nothing"), before, windowing=WINDOW)
         assert out.values == [("ann", 1, "nothing")]
         assert out.timers("ann") == []
+
+
+@pytest.mark.parametrize(
+    ("ttl", "seen"),
+    [(100, ["a", "a", "nothing", "b"]), (Ttl(100, refresh="read"), ["a", "a", "a", "a"])],
+    ids=["from the row", "from the last call"],
+)
+def test_a_row_has_a_time_to_live(run, ttl, seen):
+    """In the global window, where it would stay for good. Then elements wait again, and get what comes next, or nothing."""
+    models = SideStream()
+    stream = (
+        TestStream()
+        .add_elements([("ann", "a"), ("bob", "his")], to=models)
+        .add_elements([("ann", 1)])
+        .advance_processing_time(60)
+        .add_elements([("ann", 2)])
+        .crash()
+        .advance_processing_time(60)
+        .add_elements([("ann", 3)], event_timestamp=3)
+        .advance_watermark_to(10)
+        .add_elements([("ann", 4)], event_timestamp=10)
+        .add_elements([("ann", "b")], to=models)
+        .advance_processing_time(100)
+    )
+    fn = Map(lambda event, models: models.get("ann", "nothing"), AsDict(models, wait=5, ttl=ttl))
+    out = run(fn, stream)
+    assert out.values == seen
+    assert out.keys() == []
 
 
 def test_state_ends_with_the_window(run):
@@ -216,6 +245,7 @@ def stateful():
         ),
         (Map(score), {"models": AsDict(SideStream(WINDOW), refresh=1)}, WINDOW, "refresh is for a table"),
         (Map(score), {"models": AsDict({}, wait=1)}, WINDOW, "wait=, which is for a stream, but is a table"),
+        (Map(score), {"models": AsDict({}, ttl=1)}, WINDOW, "ttl=, which is for a stream, but is a table"),
         (Map(score), {"model": AsDict(SideStream(WINDOW))}, WINDOW, "no method has a parameter of that name"),
     ],
     ids=[
@@ -230,6 +260,7 @@ def stateful():
         "other windows",
         "refresh",
         "wait",
+        "ttl",
         "unknown",
     ],
 )

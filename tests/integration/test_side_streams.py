@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from pyspark.sql import functions as F
 
 import holdfast as hf
 from holdfast.ops import read_state
@@ -159,6 +160,25 @@ def test_in_a_batch(spark):
         lambda e, rows, ends: (e[0], len(rows) + len(ends)), hf.AsList(spans), hf.AsDict(spans.select("user", "window"))
     )
     assert plain(stream.par_do(made, output="user string, n int").where("user = 'bob'").collect()) == [("bob", 2)] * 3
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [("60 seconds", ""), ("120 seconds", "is looked up in FixedWindows.*a row of another window.*window_into")],
+)
+def test_windows_of_sparks_own(spark, window, message):
+    """They must be those of the elements: otherwise a model would be given to a window that is not its own."""
+    rows = spark.createDataFrame(
+        [(u, a, BEGIN + timedelta(seconds=s)) for file in FILES for u, a, s in file if s < 400], EVENTS
+    )
+    models = rows.groupBy("user", F.window("seen_at", window)).agg(F.avg("amount").alias("model"))
+    stream = keyed(rows).window_into(WINDOW)
+    found = stream.par_do(hf.Map(event_prediction, hf.AsDict(models)), output=PREDICTION, key_groups=2)
+    if not message:
+        assert plain(found.collect()) == wanted()
+        return
+    with pytest.raises(Exception, match=message):
+        found.collect()
 
 
 def test_what_is_refused(events, feed, spark):

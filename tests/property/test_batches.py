@@ -199,6 +199,29 @@ def test_time_to_live_in_event_time(rows):
     assert columns.metrics["cells_expired"] == plain.metrics["cells_expired"]
 
 
+class Look(BatchDoFn):
+    """Writes what is given, and looks at the others."""
+
+    LAST = ValueStateSpec("last", FloatCoder(), ttl=Ttl(10, refresh="read", expired="until_cleaned"))
+
+    def process_batch(self, batch, last=BatchDoFn.StateParam(LAST)):
+        values = batch.column("value").astype(float)
+        if np.isnan(values).all():
+            yield {"key": batch.keys, "last": last.read(-1.0)}
+        else:
+            last.write(batch.reduce(np.maximum, values))
+
+
+def test_a_read_does_not_revive_what_has_expired():
+    written = [(n, {"value": 1.0}) for n in range(2_500)]
+    look = [(2_499, {"value": float("nan")})]
+    # The first look comes when the value has expired, but before its turn to be removed.
+    stream = TestStream().add_elements(written).advance_processing_time(10).add_elements(look).crash()
+    out = run(Look(), stream.advance_processing_time(1).add_elements(look))
+    assert [value["last"] for value in out.values] == [1.0, -1.0]
+    assert out.metrics.cells_expired == 2_500
+
+
 @SETTINGS
 @given(st.lists(st.tuples(st.sampled_from(KEYS), st.integers(-9, 9)), min_size=1, max_size=30))
 def test_rows_and_keys(pairs):
@@ -228,3 +251,19 @@ def test_a_column_gives_back_what_it_was_given(items):
         batch.column()[~batch.is_null()].tolist() if None not in items else batch.column(null=0)[~batch.is_null()].tolist()
     )
     assert [(type(item), item) for item in found] == [(type(item), item) for item in present]
+
+
+class Until(BatchDoFn):
+    SEEN = ValueStateSpec("seen", VarIntCoder(), ttl=Ttl(10, expired="until_cleaned"))
+
+    def process_batch(self, batch, seen=BatchDoFn.StateParam(SEEN)):
+        seen.write(2, where=batch.column() == "write")
+        yield {"key": batch.keys, "seen": seen.read(0)}
+
+
+def test_a_write_to_some_cells_leaves_others_that_have_expired_until_they_are_cleaned():
+    # More than a bundle sweeps: the last two are there, though they have expired.
+    stream = TestStream().add_elements([(number, "write") for number in range(2_500)]).advance_processing_time(10)
+    results = run(Until(), stream.add_elements([(2_498, "write"), (2_499, "read")]))
+    assert results.values[-2:] == [{"key": 2_498, "seen": 2}, {"key": 2_499, "seen": 2}]
+    assert results.metrics.cells_expired > 2_000

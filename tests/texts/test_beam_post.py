@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import holdfast as hf
-from holdfast.testing import TestStream, run
+from holdfast.testing import SideStream, TestStream, run
 
 from .snippets import run_snippet
 
@@ -165,16 +165,34 @@ def test_an_accumulator_of_ones_own_class_needs_a_coder(model_fn):
 
 
 def test_predictions_with_the_models_as_side_input(stored_model_fn):
-    """Changes: the aggregation and the function that looks at its results run one after the other, over what is bounded."""
+    """Changes: a script for the pipeline's `|`, and a stream of its results, with the coder of models. Events wait
+    until their window has its model."""
     event_prediction = run_snippet(PREDICTION, {})["event_prediction"]
+    window = hf.FixedWindows(10)
+    models = SideStream(window, results_of=hf.core.CombinePerKey(stored_model_fn()), coder=ModelCoder())
+    user_models = hf.pvalue.AsDict(models)
+    out = run(hf.Map(event_prediction, user_models), events_of_two_windows(), windowing=window)
+    assert sorted(out.values) == [("ann", -1.0), ("ann", 0.0), ("ann", 1.0), ("bob", 0.0)]
+    assert out.keys() == []
 
-    class Predict(hf.DoFn):
-        def process(self, element, models=hf.DoFn.SideInputParam):
-            yield event_prediction(element, models)
 
-    models = run(hf.core.CombinePerKey(stored_model_fn()), events_of_two_windows(), windowing=hf.GlobalWindows())
-    out = run(Predict(), events_of_two_windows(), side_inputs=[hf.pvalue.AsDict(dict(models.values))])
-    assert out.values == [("ann", -3.0), ("bob", 0.0), ("ann", -1.0), ("ann", 4.0)]
+def test_predictions_with_the_model_so_far(stored_model_fn):
+    """Changes: as above, and `Repeatedly`, a mode, and how long an event may wait for the first model, as its window never
+    ends. Events see the newest model from then on."""
+    event_prediction = run_snippet(PREDICTION, {})["event_prediction"]
+    trigger = hf.trigger.Repeatedly(hf.trigger.AfterAll(hf.trigger.AfterCount(1), hf.trigger.AfterProcessingTime(1)))
+    models = SideStream(
+        hf.GlobalWindows(),
+        results_of=hf.core.CombinePerKey(stored_model_fn()),
+        trigger=trigger,
+        accumulation_mode="accumulating",
+        coder=ModelCoder(),
+    )
+    stream = TestStream().add_elements([("ann", 1.0), ("ann", 3.0)]).crash().advance_processing_time(1)
+    stream.add_elements([("ann", 5.0)]).advance_processing_time(1).crash().add_elements([("ann", 4.0)])
+    out = run(hf.Map(event_prediction, hf.pvalue.AsDict(models, wait="1 minute")), stream)
+    # The models: 2.0 a second after the first events, which have waited for it; 3.0 a second after the third.
+    assert out.values == [("ann", -1.0), ("ann", 1.0), ("ann", 3.0), ("ann", 1.0)]
 
 
 def test_the_model_so_far(stored_model_fn):

@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 
 import holdfast as hf
 from holdfast.backends import KeyValueBackend
+from holdfast.errors import CorruptState
 from holdfast.testing import TestStream, check_backend, run
 from holdfast.testing.spark_runtime import scripted_session
 
@@ -231,11 +232,10 @@ DISK: dict[str, dict[bytes, bytes]] = {}
 
 
 def custom_store() -> KeyValueBackend:
-    """Changes: the import line; a name; and what the lesson leaves open: opening, persisting, rolling back."""
+    """Changes: the import line; and what the lesson leaves open: opening, persisting, rolling back."""
     lesson: Any = run_snippet(CUSTOM_STORE, PROVIDER)["CustomStateStoreProvider"]
 
     class Filled(lesson):
-        name = "filled"
         state_store: dict[bytes, bytes]
         before: dict[bytes, bytes]
 
@@ -266,6 +266,15 @@ def custom_store() -> KeyValueBackend:
 def test_the_custom_store():
     out = run(Count(), batch(["A", "B"]).crash().add_elements([("A", "event")]), backend=custom_store())
     assert out.values == [("A", 1), ("B", 1), ("A", 2)]
+
+
+def test_the_custom_store_as_it_stands():
+    """Changes: the import line. It persists nothing, so it does as long as nothing fails, and then says what is missing."""
+    lesson: Any = run_snippet(CUSTOM_STORE, PROVIDER)["CustomStateStoreProvider"]
+    out = run(Count(), batch(["A", "B"]).add_elements([("A", "event")]), backend=lesson(), key_groups=2)
+    assert out.values == [("A", 1), ("B", 1), ("A", 2)]
+    with pytest.raises(CorruptState, match="The store 'CustomStateStoreProvider' does not have the version"):
+        run(Count(), batch(["A", "B"]).crash().add_elements([("A", "event")]), backend=lesson())
 
 
 @pytest.mark.slow

@@ -268,6 +268,7 @@ class TestWrittenForBeam:
         ("flink.common.typeinfo.Types", beam.flink.Types),
         ("flink.datastream.state.StateTtlConfig", beam.flink.StateTtlConfig),
         ("flink.datastream.state.ValueStateDescriptor", beam.flink.ValueStateDescriptor),
+        ("flink.datastream.StreamExecutionEnvironment", beam.flink.StreamExecutionEnvironment),
         ("CombineFn", beam.CombineFn),
         ("TaggedOutput", beam.TaggedOutput),
         ("coders.VarIntCoder", beam.VarIntCoder),

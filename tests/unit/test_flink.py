@@ -12,10 +12,13 @@ import holdfast as hf
 from holdfast.errors import CoderError, InvalidStep
 from holdfast.flink import (
     AggregatingStateDescriptor,
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     StateTtlConfig,
+    StreamExecutionEnvironment,
     Time,
     Types,
     ValueStateDescriptor,
@@ -85,6 +88,10 @@ class TestTtl:
         assert late.update_ttl_on_create_and_write().never_return_expired().use_processing_time().build() == hf.Ttl(A_DAY)
         assert self.builder().set_ttl(Time.minutes(1)).build() == hf.Ttl(Time.minutes(1))
 
+    def test_strategies_of_cleaning_up_are_taken(self):
+        built = self.builder().cleanup_full_snapshot().cleanup_incrementally(10, True)
+        assert built.cleanup_in_rocksdb_compact_filter(1000).cleanup_in_rocksdb_compact_filter().build() == hf.Ttl(A_DAY)
+
     @pytest.mark.parametrize(
         ("change", "said"),
         [
@@ -94,6 +101,7 @@ class TestTtl:
             (lambda b: b.set_ttl_time_characteristic("EventTime"), "StateTtlConfig.TtlTimeCharacteristic.ProcessingTime"),
             (lambda b: b.set_ttl(A_DAY * 0), "it must be longer than zero"),
             (lambda b: b.set_ttl(None), "its time to live is not a duration"),
+            (lambda b: b.disable_cleanup_in_background(), "expired cells are always swept"),
         ],
     )
     def test_what_is_refused(self, change, said):
@@ -140,6 +148,54 @@ class TestTypes:
 
     def test_all_have_been_tried(self):
         assert len([name for name in vars(Types) if name.isupper()]) == 16
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "method", "said"),
+    [
+        (ValueStateDescriptor("c", Types.STRING()), "value", "Flink's value is read here."),
+        (ValueStateDescriptor("c", Types.STRING()), "update", "Flink's update is write here."),
+        (ListStateDescriptor("c", Types.STRING()), "get", "Flink's get is read here."),
+        (ListStateDescriptor("c", Types.STRING()), "update", "which has add, clear, read."),
+        (MapStateDescriptor("c", Types.STRING(), Types.INT()), "is_empty", "put, read, remove, values."),
+    ],
+)
+def test_flinks_method_of_a_cell(descriptor, method, said):
+    namespace = {"hf": hf, "CELL": descriptor}
+    exec(f"def process(self, element, cell=hf.DoFn.StateParam(CELL)):\n    cell.{method}()\n", namespace)
+    with pytest.raises(InvalidStep) as refused:
+        run(type("Fn", (hf.DoFn,), {"process": namespace["process"]})(), TestStream())
+    assert str(refused.value).endswith(said)
+
+
+class TestEnvironment:
+    def test_each_setting_is_an_option_of_a_job(self):
+        env = StreamExecutionEnvironment.get_execution_environment()
+        assert env.job_options() == {}
+        env.enable_checkpointing(1).get_checkpoint_config().set_checkpoint_interval(60_000).set_checkpoint_storage_dir("/c")
+        env.get_checkpoint_config().set_min_pause_between_checkpoints(500).set_tolerable_checkpoint_failure_number(3)
+        backend = EmbeddedRocksDBStateBackend(True)
+        backend.set_db_storage_path("/tmp/flink-state")
+        assert env.set_state_backend(backend).job_options() == {
+            "checkpoint_interval": hf.Duration(60),
+            "checkpoint": "/c",
+            "min_pause": hf.Duration(0.5),
+            "tolerable_failures": 3,
+            "backend": "rocksdb",
+            "state_dir": "/tmp/flink-state",
+        }
+        assert StreamExecutionEnvironment().set_state_backend(HashMapStateBackend()).job_options() == {"backend": "hashmap"}
+
+    def test_all_that_is_refused_is_told_together(self):
+        env = StreamExecutionEnvironment()
+        env.enable_checkpointing("60 s").set_state_backend("rocksdb").get_checkpoint_config().set_checkpoint_timeout(1)
+        with pytest.raises(InvalidStep) as refused:
+            env.job_options()
+        assert [problem.split()[0] for problem in refused.value.problems] == [
+            "enable_checkpointing",
+            "set_state_backend",
+            "set_checkpoint_timeout",
+        ]
 
 
 class Average:

@@ -138,3 +138,11 @@ def test_a_job_in_flinks_words():
         state_dir="/tmp/flink-state",
     )
     assert (job._trigger, job._tolerated_failures, job._backend) == (Every(hf.Duration(60)), 3, "disk")
+
+
+@pytest.mark.parametrize("given", [None, "", " ", 7])
+def test_a_checkpoint_is_a_path(given):
+    """Text of None would be one, of a directory that nobody would look for."""
+    with pytest.raises(InvalidStep, match="give the path of a directory") as refused:
+        hf.Job("j", checkpoint=given)
+    assert f"checkpoint is {given!r}" in str(refused.value)

@@ -14,6 +14,9 @@ from holdfast.backends import KeyValueBackend
 from holdfast.engine.backends import key_value_versions
 from holdfast.errors import CorruptState
 from holdfast.testing import BrokenBackend, TestStream, backend_checks, run
+from holdfast.testing.backend_functions import Batch, Script
+from holdfast.testing.backend_rig import KeyGroup
+from holdfast.testing.memory_store import MemoryStore
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
@@ -116,9 +119,6 @@ def test_keys_that_are_gone_leave_nothing(folding):
 
 def test_a_worker_that_is_behind_reads_only_what_it_missed():
     """Two workers by turns: each reads two versions, never everything again."""
-    from holdfast.testing.backend_functions import Batch, Script
-    from holdfast.testing.backend_rig import KeyGroup
-
     group = KeyGroup(Shared({}), Script("", Count(), []))
     workers: list[Any] = [group.worker(), group.worker()]
     scans: list[int] = []
@@ -140,6 +140,54 @@ def test_a_worker_that_is_behind_reads_only_what_it_missed():
     assert [*group.content().values()] == [6]
 
 
+@pytest.mark.parametrize("behind", range(1, 8))
+def test_a_worker_that_is_behind_what_was_folded(behind):
+    """It reads what it missed, or all, also if a key went with the first version that it missed."""
+    group = KeyGroup(Shared({}), Script("", Count(), []))
+    busy, idle = group.worker(), group.worker()
+    group.micro_batch(idle, Batch([("a", 1, 0), ("b", 1, 0)]))
+    group.micro_batch(busy, Batch([("b", "forget", 0)]))
+    for _ in range(behind - 1):
+        group.micro_batch(busy, Batch([("a", 1, 0)]))
+    busy.backend._versions._fold(group.store.get("version"))
+    group.micro_batch(idle, Batch([("a", 1, 0)]))
+    assert [*group.content().values()] == [behind + 1]
+
+
+def test_a_store_that_could_not_be_opened_is_opened_anew():
+    class Slow(Shared):
+        tries = 0
+
+        def init(self, place):
+            Slow.tries += 1
+            if Slow.tries == 1:
+                raise ConnectionError
+            super().init(place)
+
+    group = KeyGroup(Slow({}), Script("", Count(), []))
+    worker = group.worker()
+    with pytest.raises(ConnectionError):
+        group.micro_batch(worker, Batch([("a", 1, 0)]))
+    worker.backend.abandon()
+    group.store.rollback()
+    group.micro_batch(worker, Batch([("a", 1, 0)]))
+    assert [*group.content().values()] == [1]
+
+
+def test_it_goes_back_so_far_also_after_an_attempt_that_was_for_nothing(folding):
+    group = KeyGroup(Shared({}), Script("", Count(), []))
+    worker, past = group.worker(), []
+    for _ in range(20):
+        group.micro_batch(worker, Batch([("a", 1, 0)]))
+        past.append(dict(group.store.committed))
+    for _ in range(3):
+        # Folds, and is not Spark's in the end.
+        worker.bundle(group.store, Batch([("a", 1, 0)]))
+        group.store.rollback()
+    group.store = MemoryStore(past[-1 - Shared.versions])
+    assert [*group.content().values()] == [20 - Shared.versions]
+
+
 def test_another_store_is_refused():
     everything = {}
     first = run(Count(), rounds(3), backend=Shared(everything))
@@ -154,9 +202,6 @@ def test_a_store_that_loses_an_entry_is_told():
     class Losing(Shared):
         def get(self, key):
             return None if key[:1] == b"c" else super().get(key)
-
-    from holdfast.testing.backend_functions import Batch, Script
-    from holdfast.testing.backend_rig import KeyGroup
 
     group = KeyGroup(Losing({}), Script("", Count(), []))
     one, other = group.worker(), group.worker()

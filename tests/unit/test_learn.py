@@ -120,6 +120,53 @@ def test_what_is_kept_outside_of_cells_is_noticed():
     assert found is not None
 
 
+OUTSIDE = """
+import holdfast as hf
+
+class RateLimitDoFn(hf.DoFn):
+    def __init__(self):
+        self.calls = {}
+
+    def process(self, element, window=hf.DoFn.WindowParam):
+        place = element[0], window
+        self.calls[place] = self.calls.get(place, 0) + 1
+        if self.calls[place] <= 5:
+            yield element
+
+class ImpossibleTravelDoFn(hf.DoFn):
+    def __init__(self):
+        self.last = {}
+
+    def process(self, element, at=hf.DoFn.TimestampParam):
+        user, place = element
+        where, when = self.last.get(user, (place, at))
+        if where != place and at - when < 3600:
+            yield user, where, place
+        self.last[user] = place, at
+"""
+
+
+def test_attributes_for_cells_are_noticed_where_any_kind_of_cell_will_do():
+    first = [next(o.shows for o in checked.outcomes if not o.passed) for checked in check_file(written(OUTSIDE))]
+    assert first == ["compares with the last login, of this user, over a crash too", "goes on counting after a crash"]
+
+
+def test_what_a_bag_gives_is_a_list_too():
+    text = BY_NAME["transaction-buffer"].solution
+    assert "list(buffer.read())" in text
+    assert wrong(text.replace("list(buffer.read())", "buffer.read()")) is None
+    found = wrong(text.replace("list(buffer.read())", "buffer.read()").replace("            count.clear()\n", ""))
+    assert found.wrong == "the results are right; at the end there is state of 's', and should be of nothing"
+    assert "clear()" in found.todo
+
+
+def test_an_error_that_comes_again_is_told_once():
+    (checked,) = check_file(written(BY_NAME["key-counter"].solution.replace("(count.read() or 0)", "count.read()")))
+    told = [(outcome.wrong.splitlines()[0], outcome.todo) for outcome in checked.outcomes if not outcome.passed]
+    assert "TypeError" in told[0][0]
+    assert told[1:] == [("it raises the same error", "")] * 2
+
+
 def test_every_text_says_its_commands_and_its_class():
     for exercise in EXERCISES:
         assert f"holdfast learn check {exercise.file_name}" in exercise.stub
@@ -151,6 +198,7 @@ def test_several_in_one_file():
         ("x = 1\n", "has no class of an exercise"),
         ("class KeyCounterDoFn(\n", "is no Python"),
         ("import sys\nsys.exit(0)\n", r"fails when it is loaded: SystemExit: 0 \(line 2\)"),
+        ("import no_such_beam\n", "no_such_beam' [(]line 1[)][^\\0]*import holdfast as hf"),
         ("1 / 0\n", r"fails when it is loaded: ZeroDivisionError: division by zero \(line 1\)"),
     ],
 )

@@ -68,6 +68,18 @@ def test_the_newest_model_with_a_trigger():
     assert out.values == [("ann", 2), ("ann", 1), ("ann", -2), ("ann", 1)]
 
 
+@pytest.mark.parametrize("time", [hf.MAX_TIMESTAMP, hf.GlobalWindow().max_timestamp(), hf.MIN_TIMESTAMP])
+def test_an_element_at_the_end_of_time_does_not_wait_for_ever(time):
+    models = SideStream()
+    fn = hf.Map(lambda event, models: models.get("ann"), hf.AsDict(models, wait=60))
+    waits = TestStream().add_elements([hf.TimestampedValue(("ann", 1), time)])
+    answered = TestStream().add_elements([hf.TimestampedValue(("ann", 1), time)]).add_elements([("ann", "model")], to=models)
+    assert run(fn, answered).values == ["model"]
+    out = run(fn, waits.crash().advance_watermark_to_infinity())
+    assert out.values == [None]
+    assert out.keys() == []
+
+
 @pytest.mark.parametrize(
     ("to", "given", "runtime", "message"),
     [
@@ -91,8 +103,13 @@ def test_rows_added_to_results():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"wait": -1}, "wait is -1; it cannot be negative"), ({"wait": "soon"}, "wait is not a duration")],
-    ids=["negative", "no duration"],
+    [
+        ({"wait": -1}, "wait is -1; it cannot be negative"),
+        ({"wait": "soon"}, "wait is not a duration"),
+        ({"ttl": 0}, "time to live is 0; it must be longer than zero"),
+        ({"ttl": "soon"}, "time to live is not a duration"),
+    ],
+    ids=["negative", "no duration", "no time", "no time to live"],
 )
 def test_a_wait_that_is_none(options, message):
     with pytest.raises(hf.InvalidStep, match=message):

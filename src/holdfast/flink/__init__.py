@@ -12,6 +12,12 @@ from holdfast.model.flink.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from holdfast.model.flink.environment import (
+    CheckpointConfig,
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    StreamExecutionEnvironment,
+)
 from holdfast.model.flink.times import Time
 from holdfast.model.flink.ttl_config import StateTtlConfig
 from holdfast.model.flink.type_infos import Types
@@ -19,12 +25,16 @@ from holdfast.model.time.timestamps import Duration
 
 __all__ = [
     "AggregatingStateDescriptor",
+    "CheckpointConfig",
     "Duration",
+    "EmbeddedRocksDBStateBackend",
+    "HashMapStateBackend",
     "ListStateDescriptor",
     "MapStateDescriptor",
     "ReducingStateDescriptor",
     "StateDescriptor",
     "StateTtlConfig",
+    "StreamExecutionEnvironment",
     "Time",
     "Types",
     "ValueStateDescriptor",

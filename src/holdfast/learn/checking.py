@@ -9,7 +9,7 @@ import contextlib
 import sys
 import traceback
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from holdfast.testing import run
 __all__ = ["Checked", "Outcome", "check_file"]
 
 _MODULE = "holdfast_exercise"
+_AS_ABOVE = "it raises the same error"
+_LEFT = "Clear each cell of a key when it is not needed any more, with its clear()."
 _NOT_WRITTEN = "it is not written yet: a method raises NotImplementedError"
 
 
@@ -36,6 +38,8 @@ class Outcome:
     shows: str
     wrong: str = ""
     todo: str = ""
+    raised: bool = False
+    """Whether that is an error of the function's."""
 
     @property
     def passed(self) -> bool:
@@ -81,6 +85,9 @@ def _loaded(path: Path) -> Iterator[dict[str, Any]]:
     try:
         try:
             exec(code, module.__dict__)
+        except ModuleNotFoundError as error:
+            what = f"{path} fails when it is loaded: {_short(error, path)}"
+            raise InputError(what, todo="import holdfast as hf has all that an exercise needs") from error
         except (Exception, SystemExit) as error:
             raise InputError(f"{path} fails when it is loaded: {_short(error, path)}") from error
         yield module.__dict__
@@ -103,8 +110,15 @@ def _outcomes(exercise: Exercise, cls: Any) -> Iterator[Outcome]:
         yield Outcome(shows, wrong, todo)
         return
     yield Outcome(shows)
+    raised = set()
     for case in exercise.cases:
         outcome = _outcome(exercise, case, cls)
+        if outcome.raised and outcome.wrong in raised:
+            # What the case has to say is about something else.
+            yield Outcome(outcome.shows, _AS_ABOVE)
+            continue
+        if outcome.raised:
+            raised.add(outcome.wrong)
         yield outcome
         if outcome.wrong == _NOT_WRITTEN:
             return
@@ -146,13 +160,13 @@ def _outcome(exercise: Exercise, case: Case, cls: Any) -> Outcome:
     except UserCodeError as error:
         if isinstance(error.__cause__, NotImplementedError):
             return Outcome(case.shows, _NOT_WRITTEN, f"holdfast learn hint {exercise.name}")
-        return Outcome(case.shows, str(error), case.todo)
+        return Outcome(case.shows, str(error), case.todo, raised=True)
     except NotImplementedError:
         return Outcome(case.shows, _NOT_WRITTEN, f"holdfast learn hint {exercise.name}")
     except HoldfastError as error:
-        return Outcome(case.shows, str(error), case.todo)
+        return Outcome(case.shows, str(error), case.todo, raised=True)
     except Exception as error:
-        return Outcome(case.shows, f"{type(error).__name__}: {error}", case.todo)
+        return Outcome(case.shows, f"{type(error).__name__}: {error}", case.todo, raised=True)
 
 
 def _merged(fn: CombineFn[Any, Any, Any], parts: tuple[tuple[object, ...], ...]) -> object:
@@ -170,14 +184,17 @@ def _compared(case: Case, values: list[object], left: Sequence[object] = ()) -> 
     if _plain(values) != _plain(case.wants):
         return Outcome(case.shows, f"expected: {_rows(case.wants)}\nbut got:  {_rows(values)}", case.todo)
     if case.keeps is not None and list(left) != list(case.keeps):
-        kept = f"{_rows(left)} has state at the end; it should be {_rows(case.keeps)}"
-        return Outcome(case.shows, kept, case.todo)
+        todo = _LEFT if set(left) - set(case.keeps) else case.todo
+        kept = f"the results are right; at the end there is state of {_rows(left)}, and should be of {_rows(case.keeps)}"
+        return Outcome(case.shows, kept, todo)
     return Outcome(case.shows)
 
 
 def _plain(value: object) -> object:
-    """The same with lists for tuples, so that either will do."""
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    """The same with lists for tuples and for what a bag gives, so that any of them will do."""
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping, Set)):
+        return [_plain(item) for item in value]
+    return value
 
 
 def _rows(values: Sequence[object]) -> str:

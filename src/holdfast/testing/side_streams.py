@@ -69,7 +69,7 @@ def with_side_streams(fn: Any, options: StepOptions) -> tuple[Any, StepOptions, 
         return fn, options, Sides()
     streams, others = found
     rows = [
-        SideRows(name, side.source.windowing, side.source.results_of is not None, side.wait)
+        SideRows(name, side.source.windowing, side.source.results_of is not None, side.wait, side.source.coder, side.ttl)
         for name, side in streams.items()
     ]
     return Lookup(fn, rows), replace(options, side_inputs=others), Sides(tuple(side.source for side in streams.values()))

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.errors import TimeError
 from holdfast.model.aggregate.triggers import Accumulation, Trigger
+from holdfast.model.coders import Coder
 from holdfast.model.functions.grouping import CombinePerKey, GroupByKey
 from holdfast.model.functions.options import DurationLike, StepOptions
 from holdfast.model.time.timestamps import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
@@ -22,7 +23,7 @@ class SideStream:
 
     Its rows are (key, value) pairs, in these windows: those that the script adds with `add_elements(…, to=models)`. Or they
     are `results_of` an aggregation of the script's own elements, with the options of `window_into`; that is for the runtime
-    in memory.
+    in memory, as is `coder`, for values that are not plain, such as those of a class of your own.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class SideStream:
         trigger: Trigger | None = None,
         accumulation_mode: Accumulation | None = None,
         allowed_lateness: DurationLike = 0,
+        coder: Coder[Any] | None = None,
     ) -> None:
         self.windowing = GlobalWindows() if windowing is None else windowing
+        self.coder = coder
         self.results_of = results_of
         self.options = StepOptions(
             windowing=windowing,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from holdfast.engine.backends.key_value_versions import Versions, pair_of, place_of
 from holdfast.engine.backends.protocol import Commit, Due, Limiting, Part, Place, Schedule
@@ -40,9 +41,14 @@ class KeyValueBackend(abc.ABC):
     """
 
     name: str
-    """Recorded with the state: state stored under one name cannot be opened under another."""
+    """Recorded with the state: state stored under one name cannot be opened under another. By default that of the class."""
     versions: int = 10
     """How many micro-batches you can go back at least."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not hasattr(cls, "name"):
+            cls.name = cls.__name__
 
     @abc.abstractmethod
     def init(self, place: Place) -> None:

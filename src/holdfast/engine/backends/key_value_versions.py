@@ -14,7 +14,7 @@ Invariants
 - The entries that count for a version are those of the versions on the way to it, and of those that the `h` at the end of
   the way names: of each place the newest. All other entries are of attempts that failed, and count for nobody.
 - All entries of a version are in the store before Spark's store has its token.
-- Folding removes what counts for none of the versions that are kept, and leaves all that is newer than the oldest of them.
+- Folding removes what counts for none of the versions that are kept, and leaves all that they changed.
 """
 
 from __future__ import annotations
@@ -141,8 +141,10 @@ class Versions:
     def _entries(self) -> Entries:
         if self._opened is None:
             # A copy of the user's object, not of what it may have opened: that one is never opened itself.
-            self._opened = copy.copy(self._template)
-            self._opened.init(self._place)
+            opened = copy.copy(self._template)
+            opened.init(self._place)
+            # Only now: if `init` has raised, the next attempt begins with a new copy.
+            self._opened = opened
         return self._opened
 
     def _version(self, token: bytes) -> _Version | None:
@@ -221,14 +223,17 @@ class Versions:
 
     def _fold(self, token: bytes) -> None:
         way, earlier = self._way(token)
-        if len(way) <= self._kept + 1:
+        # This version is not Spark's yet, and may never be.
+        kept = self._kept + 1
+        if len(way) <= kept + 1:
             return
-        last = way[self._kept]
-        gone = {version.token for version in way[self._kept + 1 :]} | earlier
+        last = way[kept]
+        gone = {version.token for version in way[kept + 1 :]} | earlier
         current, others = self._current(gone | {last.token})
         living = [key for key, data in current.values() if data]
         removed = [bytes(key) for key in others if key.number <= last.number]
-        removed += [bytes(key) for key, data in current.values() if not data]
+        # The last one keeps what says that a key has nothing: a worker may come that has the version before it.
+        removed += [bytes(key) for key, data in current.values() if not data and key.token != last.token]
         removed += [name for name, data in self._entries.iterator() if self._is_old(name, data, last)]
         tokens = sorted({key.token for key in living} - {last.token})
         self._commit([(b"h" + last.token, ormsgpack.packb(tokens))], removed)

@@ -110,8 +110,12 @@ class _Expiring:
             self._enter(self._focus.key, lump(now + self._micros, self._micros))
 
     def _before_read(self) -> None:
-        if self._hides and self.has_expired():
-            self.expire()
+        if not (self._hides or self._on_read):
+            return
+        if self.has_expired():
+            # One that may still be seen is on its way out: a read does not bring it back to life.
+            if self._hides:
+                self.expire()
         elif self._on_read and self._focus.key in self._table.values:
             self.touch()
 

@@ -85,6 +85,26 @@ class _Builder:
     def use_processing_time(self) -> _Builder:
         return self.set_ttl_time_characteristic(_TtlTimeCharacteristic.ProcessingTime)
 
+    def cleanup_full_snapshot(self) -> _Builder:
+        """As it is: what has expired is swept, and no snapshot keeps it."""
+        return self
+
+    def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> _Builder:
+        """As it is, with a budget of its own: a few expired cells are swept with every micro-batch."""
+        return self
+
+    def cleanup_in_rocksdb_compact_filter(
+        self, query_time_after_num_entries: int = 1000, periodic_compaction_time: Duration | None = None
+    ) -> _Builder:
+        """As it is, with a budget of its own: a few expired cells are swept with every micro-batch."""
+        return self
+
+    def disable_cleanup_in_background(self) -> _Builder:
+        self._problems.append(
+            "disable_cleanup_in_background cannot be had: a few expired cells are always swept with every micro-batch."
+        )
+        return self
+
     def build(self) -> Ttl:
         """The time to live. Raises InvalidStep for all that is wrong with it."""
         if self._refresh is None or self._problems:
@@ -102,7 +122,7 @@ class _Builder:
 class StateTtlConfig:
     """Flink's builder of a time to live: `StateTtlConfig.new_builder(Duration.of_hours(24)).build()` is a `Ttl`.
 
-    Flink's cleanup strategies are missing: expired cells are always swept, a few with every micro-batch.
+    Flink's cleanup strategies change nothing: expired cells are always swept, a few with every micro-batch.
     """
 
     UpdateType = _UpdateType

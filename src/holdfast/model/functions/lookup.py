@@ -4,7 +4,8 @@ Elements and the rows of the side streams come to one step, by the same key, so 
 together. A value says where it comes from: (0, value) is an element's, (n, value) is a row of side input n.
 
 Invariants, for each key and window of the side inputs
-- The cell of a side input has its newest row: the one with the latest time, of equal ones the last that came.
+- The cell of a side input has its newest row: the one with the latest time, of equal ones the last that came. Once that has
+  expired it is as if none had come.
 - The cell `waiting` has the elements for which a side input is missing that they may still wait for, by their time.
 - If any wait, the timer is set no later than the first time at which one of them need not wait any more.
 - Within a bundle rows of side inputs come first, then the elements that waited, by their time, then new ones as they came.
@@ -28,6 +29,7 @@ from holdfast.model.functions.step import Step, build_step, process_signature
 from holdfast.model.present import current_clocks
 from holdfast.model.state.limits import Limits
 from holdfast.model.state.specs import OrderedListStateSpec, State, StateSpec, ValueStateSpec
+from holdfast.model.state.ttl import Ttl
 from holdfast.model.time.timers import TimeDomain, TimerSpec
 from holdfast.model.time.timestamps import Duration, Timestamp
 from holdfast.model.time.units import MAX_MICROS, MIN_MICROS
@@ -54,6 +56,8 @@ class SideRows:
     wait: Duration | None = None
     """How long an element may wait for its first row, by the watermark. None: until its window ends."""
     coder: Coder[Any] | None = None
+    ttl: Ttl | None = None
+    """How long the newest row of a key is kept. None: as long as its window."""
 
     @property
     def cell(self) -> str:
@@ -149,7 +153,7 @@ class Lookup(GroupedDoFn):
         waiting: StateSpec[Any] = OrderedListStateSpec("waiting", self._coder or default_coder())
         pairs = [TupleCoder((TimestampCoder(), side.coder or default_coder())) for side in self.sides]
         newest: list[StateSpec[Any]] = [
-            ValueStateSpec(side.cell, pair) for side, pair in zip(self.sides, pairs, strict=True)
+            ValueStateSpec(side.cell, pair, ttl=side.ttl) for side, pair in zip(self.sides, pairs, strict=True)
         ]
         return (waiting, *newest)
 
@@ -194,11 +198,12 @@ class Lookup(GroupedDoFn):
         """Calls the function for those that waited and have all they waited for, or have waited until the watermark."""
         wait = self._longest_wait(rows)
         if wait == 0 or (watermark is not None and watermark >= window.end.micros):
-            limit = MAX_MICROS
+            limit = MAX_MICROS + 1
         elif watermark is None or wait is None:
             return
         else:
             limit = max(watermark - wait + 1, MIN_MICROS)
+        # The limit is the first time that is not released, so that an element may have the last time of all.
         released = waiting.between(MIN_MICROS, limit)
         waiting.cut(MIN_MICROS, limit)
         self._call(key, released, window, rows)

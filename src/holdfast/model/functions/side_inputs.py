@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from holdfast.errors import HoldfastError, InputError, InvalidStep
+from holdfast.model.state.ttl import Ttl
 from holdfast.model.time.timestamps import Duration
 
 __all__ = ["AsDict", "AsIter", "AsList", "AsSingleton", "SideInput"]
@@ -22,15 +23,24 @@ class SideInput:
     was made from, so if those files get replaced, give a function that makes a new one each time.
 
     The source of `AsDict` may also be a stream. Then a call has what the stream says of its own key, and elements wait until
-    there is something: `wait` says how long at most, by the watermark (docs/side-inputs.md).
+    there is something: `wait` says how long at most, by the watermark; and `ttl` how long the newest row of a key is kept
+    (docs/side-inputs.md).
     """
 
     takes_streams = False
 
-    def __init__(self, source: object, *, refresh: DurationLike | None = None, wait: DurationLike | None = None) -> None:
+    def __init__(
+        self,
+        source: object,
+        *,
+        refresh: DurationLike | None = None,
+        wait: DurationLike | None = None,
+        ttl: Ttl | DurationLike | None = None,
+    ) -> None:
         problems = [] if self.takes_streams else [*streaming_problem(source, type(self).__name__)]
         self.refresh = _duration("refresh", refresh, problems)
         self.wait = _duration("wait", wait, problems)
+        self.ttl = _ttl(ttl, problems)
         if problems:
             raise InvalidStep.of(type(self).__name__, problems)
         self.source: Any = source
@@ -63,6 +73,14 @@ def _duration(name: str, given: DurationLike | None, problems: list[str]) -> Dur
     if duration is not None and duration.micros < 0:
         problems.append(f"{name} is {given!r}; it cannot be negative.")
     return duration
+
+
+def _ttl(given: Ttl | DurationLike | None, problems: list[str]) -> Ttl | None:
+    try:
+        return Ttl(given) if given is not None and not isinstance(given, Ttl) else given
+    except InvalidStep as refused:
+        problems.extend(refused.problems)
+        return None
 
 
 class AsList(SideInput):

@@ -22,6 +22,8 @@ from holdfast.model.time.timers import Timer, TimerSpec
 
 __all__ = ["Argument", "MethodSignature", "read_signature"]
 
+_FLINKS_METHODS = {"value": "read", "update": "write", "get": "read"}
+"""Methods of Flink's cells, and the one that a cell here has for it, where it has it."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -206,7 +208,9 @@ def _misused_cells(signature: MethodSignature, cells_as: type[Any] | None) -> It
             methods = sorted(method for method in dir(cells_as) if not method.startswith("_"))
         else:
             kind, methods = f"{spec!r} is a {spec.kind} cell", cell_methods(spec)
-        yield f"{signature.method} calls {name}.{attribute}, but {kind}, which has {', '.join(methods)}."
+        here = _FLINKS_METHODS.get(attribute)
+        meant = f" Flink's {attribute} is {here} here." if cells_as is None and here in methods else ""
+        yield f"{signature.method} calls {name}.{attribute}, but {kind}, which has {', '.join(methods)}.{meant}"
 
 
 def _attributes(instructions: Iterable[dis.Instruction]) -> Iterator[tuple[str, str]]:

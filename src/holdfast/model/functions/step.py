@@ -326,6 +326,8 @@ def _match_side_inputs(
             problems.append(f"The side input {name!r} is {side_input!r}; wrap it in AsDict, AsList or AsSingleton.")
         elif side_input.wait is not None:
             problems.append(f"The side input {name!r} has wait=, which is for a stream, but is a table: leave it out.")
+        elif side_input.ttl is not None:
+            problems.append(f"The side input {name!r} has ttl=, which is for a stream, but is a table: leave it out.")
         if not any(name == a.name for m in methods for a in m.side_inputs):
             problems.append(f"A side input {name!r} is given, but no method has a parameter of that name for it.")
     for method in methods:

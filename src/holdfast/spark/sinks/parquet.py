@@ -52,6 +52,8 @@ class Parquet(Sink):
     evaluates_all = True
 
     def __init__(self, path: str | Path, *, take_over: bool = False) -> None:
+        if not isinstance(path, (str, Path)) or not str(path):
+            raise InvalidStep.of("Parquet", [f"path is {path!r}; give the path of a directory."])
         self.path = str(path)
         self._take_over = take_over
         self._checked: str | None = None

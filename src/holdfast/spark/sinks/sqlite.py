@@ -56,7 +56,9 @@ class Sqlite(Sink):
 
     def __init__(self, path: str | Path, table: str, *, take_over: bool = False) -> None:
         problems = [*_name_problems(table)]
-        if str(path) in ("", ":memory:"):
+        if not isinstance(path, (str, Path)):
+            problems.append(f"path is {path!r}; give the path of a file.")
+        elif str(path) in ("", ":memory:"):
             problems.append(f"{str(path)!r} is a database that is lost with each connection; give a file.")
         if problems:
             raise InvalidStep.of("Sqlite", problems)

@@ -21,7 +21,7 @@ from holdfast.model.functions.lookup import Lookup, SideRows, build_lookup, side
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.side_inputs import SideInput
 from holdfast.model.windows.functions import WindowFn
-from holdfast.model.windows.ready import GlobalWindows
+from holdfast.model.windows.ready import FixedWindows, GlobalWindows, SlidingWindows
 from holdfast.spark.stages.assign import quoted
 from holdfast.spark.stages.panes import PANE_DDL
 from holdfast.spark.stages.unpack import Outputs
@@ -77,7 +77,7 @@ class _Side:
     @property
     def rows(self) -> SideRows:
         coder = self.source.reader().value_coder
-        return SideRows(self.parameter, self.window_fn, self.by_window, self.side_input.wait, coder)
+        return SideRows(self.parameter, self.window_fn, self.by_window, self.side_input.wait, coder, self.side_input.ttl)
 
     @property
     def time(self) -> Column:
@@ -86,7 +86,19 @@ class _Side:
             return time_column(self.source)
         if not self.by_window:
             return F.timestamp_micros(F.lit(0).cast("long"))
-        return F.timestamp_micros(F.unix_micros(F.col(quoted(_WINDOW))["end"]) - 1)
+        window = F.col(quoted(_WINDOW))
+        end = F.unix_micros(window["end"])
+        last = F.timestamp_micros(end - 1)
+        if not isinstance(self.window_fn, (FixedWindows, SlidingWindows)):
+            return last
+        # The windows of a DataFrame that has not come straight from an aggregation may be any.
+        size, offset = self.window_fn.size.micros, self.window_fn.offset.micros
+        period = self.window_fn.period.micros if isinstance(self.window_fn, SlidingWindows) else size
+        start = F.unix_micros(window["start"])
+        is_other = (end - start != size) | ((start - offset) % period != 0)
+        told = f"The side input {self.parameter!r} is looked up in {self.window_fn!r}, but has a row of another window, "
+        todo = ". Say which windows it is in: AsDict(hf.keyed(df, key=..., value=..., timestamp=...).window_into(...))"
+        return F.when(is_other, F.raise_error(F.concat(F.lit(told), window.cast("string"), F.lit(todo)))).otherwise(last)
 
 
 def is_side_stream(side_input: SideInput) -> bool:
