@@ -138,3 +138,10 @@ def test_a_job_in_flinks_words():
         state_dir="/tmp/flink-state",
     )
     assert (job._trigger, job._tolerated_failures, job._backend) == (Every(hf.Duration(60)), 3, "disk")
+
+
+def test_a_job_that_cannot_be_built_is_called_a_job(tmp_path):
+    with pytest.raises(InvalidStep) as refused:
+        hf.Job("rides", checkpoint=str(tmp_path), min_pause=30_000, tolerable_failures=-1)
+    assert str(refused.value).startswith("The job 'rides' cannot be built: 2 problems.")
+    assert "tolerable_failures, is -1" in str(refused.value)

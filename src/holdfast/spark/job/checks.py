@@ -15,7 +15,7 @@ def option_problems(name: Any, tolerated_failures: Any, retained_batches: Any, b
     if not isinstance(name, str) or not name:
         yield f"The name of a job is {name!r}; it must be a text."
     if type(tolerated_failures) is not int or tolerated_failures < 0:
-        yield f"tolerated_failures is {tolerated_failures!r}; it must be a whole number from 0 on."
+        yield f"tolerated_failures, or tolerable_failures, is {tolerated_failures!r}; it must be a whole number from 0 on."
     if retained_batches is not None and (type(retained_batches) is not int or retained_batches < 1):
         yield f"retained_batches is {retained_batches!r}; it must be a whole number from 1 on."
     if budget is not None and (type(budget) is not int or budget < 0):
