@@ -15,7 +15,8 @@ PAGE = ROOT / "docs" / "glossary.md"
 _PLACE = re.compile(r"`([^`]+)`")
 
 OF_THE_TEXTS = """
-accumulator, allowed lateness, bag state, barrier, bundle, capability matrix, cardinality, Chandy-Lamport, checkpoint, checkpoint interval,
+accumulator, allowed lateness, bag state, barrier, bundle, capability matrix, cardinality, Chandy-Lamport, checkpoint,
+checkpoint interval,
 checkpoint timeout, checksum, coder, CombineFn, combiner lifting, compaction, conflict resolution, deduplication, DoFn,
 element, event time, eviction, exactly once, fault tolerance, flatMapGroupsWithState, GroupState, HashMapStateBackend,
 HDFS-backed store, idempotent sink, incremental checkpoint, key, keyed state, late data, LRU, mapGroupsWithState,
