@@ -9,10 +9,12 @@ All contestants read JSON from the same topic of one broker on this machine and 
 
 Each runs alone, as a process of its own, beside the broker, the producer and the consumer, and is warmed up first. *On the
 way*: payments come at a steady rate, and each carries the time at which it was sent; the first quarter of a rate is left
-out. *Sustained*: many are sent at once; measured is the time between the first tenth and the end of what comes out. Rounds
-alternate in their order, and each prints the load of the machine before it.
+out. Who has not passed on all of a rate within a minute after its end has not kept up, and is asked for no more.
+*Sustained*: many are sent at once; measured is the time between the first tenth and the end of what comes out. Rounds
+alternate in their order, and each prints the load of the machine before it. A whole run takes about ten minutes, and
+`--quick` about four; no contestant is started that would not be done within `--minutes`.
 
-    python benchmarks/end_to_end.py [--rounds 2] [--rates 100 1000 10000] [--only holdfast spark] [--json FILE]
+    python benchmarks/end_to_end.py [--quick] [--rounds 2] [--rates 100 1000 10000] [--only holdfast spark] [--json FILE]
 
 Needs `confluent-kafka` (in the extra `dev`); `pip install bytewax quixstreams` for the last two.
 """
@@ -46,7 +48,9 @@ PARTITIONS = 2
 CARDS = 10_000
 NEEDS = {"holdfast": "holdfast", "spark": "pyspark", "bytewax": "bytewax", "quix": "quixstreams"}
 WARM_RATE = 200
-SECONDS_MAX = 300
+SECONDS_MAX = 60
+"""How long a contestant may take for what it still has, after all was sent."""
+QUICK = {"payments": 100_000, "seconds": 5.0, "warm_seconds": 12.0, "rounds": 1}
 
 
 class Payments:
@@ -83,11 +87,11 @@ class Watcher:
                 if message.error() is None:
                     self.arrived.append((now, now - json.loads(message.value())["sent"]))
 
-    def until(self, count: int) -> None:
-        deadline = time.monotonic() + SECONDS_MAX
+    def until(self, count: int, seconds_max: float = SECONDS_MAX) -> None:
+        deadline = time.monotonic() + seconds_max
         while len(self.arrived) < count:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{len(self.arrived)} of {count} payments came out in {SECONDS_MAX} s")
+                raise TimeoutError(f"{len(self.arrived)} of {count} payments came out in {seconds_max:.0f} s")
             time.sleep(0.02)
 
     def close(self) -> None:
@@ -145,7 +149,8 @@ def produce(broker: Broker, topic: str, payments: Payments, count: int, rate: fl
 
 
 def measure(name: str, broker: Broker, options: argparse.Namespace) -> dict[str, Any]:
-    """One life of a contestant: warmed up, then given each rate, then all at once what is left."""
+    """One life of a contestant: warmed up, then given each rate, then all at once what is left. What it could not keep up
+    with is missing."""
     source, target = broker.new_topic(PARTITIONS), broker.new_topic(PARTITIONS)
     payments = Payments(options.seed)
     watcher = Watcher(broker, target)
@@ -154,13 +159,17 @@ def measure(name: str, broker: Broker, options: argparse.Namespace) -> dict[str,
         with contestant(name, broker, source, target) as pid:
             expected = int(WARM_RATE * options.warm_seconds)
             produce(broker, source, payments, expected, WARM_RATE)
-            watcher.until(expected)
-            for rate in options.rates:
+            watcher.until(expected, 2 * SECONDS_MAX)
+            for rate in sorted(options.rates):
                 count = int(rate * options.seconds)
                 before, begin = cpu_seconds_below(pid), time.time()
                 produce(broker, source, payments, count, rate)
                 expected += count
-                watcher.until(expected)
+                try:
+                    watcher.until(expected)
+                except TimeoutError as error:
+                    print(f"{name} does not keep up with {rate} payments/s: {error}")
+                    return found
                 late = [late for _, late in watcher.arrived[expected - count + count // 4 : expected]]
                 cpu = (cpu_seconds_below(pid) - before) / (time.time() - begin)
                 found["on_the_way"][str(rate)] = {**_percentiles(late), "cores": round(cpu, 3)}
@@ -176,7 +185,7 @@ def sustained(pid: int, broker: Broker, source: str, payments: Payments, watcher
     produce(broker, source, payments, count)
     watcher.until(seen + count // 10)
     before, begin, already = cpu_seconds_below(pid), time.time(), len(watcher.arrived)
-    watcher.until(seen + count)
+    watcher.until(seen + count, 2 * SECONDS_MAX)
     done, cpu = seen + count - already, cpu_seconds_below(pid) - before
     end = watcher.arrived[seen + count - 1][0]
     return {"per_s": round(done / (end - begin)), "cpu_s_per_million": round(cpu / done * 1e6, 1)}
@@ -184,42 +193,59 @@ def sustained(pid: int, broker: Broker, source: str, payments: Payments, watcher
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--payments", type=int, default=300_000, help="for the sustained rate")
+    parser.add_argument("--payments", type=int, default=200_000, help="for the sustained rate")
     parser.add_argument("--rates", type=int, nargs="+", default=[100, 1000, 10_000])
-    parser.add_argument("--seconds", type=float, default=10, help="for each rate")
-    parser.add_argument("--warm-seconds", type=float, default=30)
+    parser.add_argument("--seconds", type=float, default=8, help="for each rate")
+    parser.add_argument("--warm-seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="one short round; other options say more")
+    parser.add_argument("--minutes", type=float, default=12, help="for all of it")
     parser.add_argument("--only", nargs="+", choices=list(NEEDS), default=list(NEEDS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    if parser.parse_known_args()[0].quick:
+        parser.set_defaults(**QUICK)
     options = parser.parse_args()
+    ends = time.monotonic() + 60 * options.minutes
     chosen = [name for name in options.only if importlib.util.find_spec(NEEDS[name]) is not None]
     for name in sorted(set(options.only) - set(chosen)):
         print(f"left out: {name} (pip install {NEEDS[name]})")
     rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     with tempfile.TemporaryDirectory(prefix="holdfast-broker-") as folder, running_broker(Path(folder)) as broker:
-        for round_number in range(options.rounds):
-            for name in chosen if round_number % 2 == 0 else reversed(chosen):
-                rounds[name].append(measure(name, broker, options))
-                print(f"round {round_number}  {name}  {rounds[name][-1]}", flush=True)
-                if options.json:
-                    save_json(options.json, {"machine": machine(), "rounds": rounds})
-    report(rounds, options.rates)
+        took: dict[str, float] = {}
+        turns = [name for number in range(options.rounds) for name in (chosen if number % 2 == 0 else chosen[::-1])]
+        for turn, name in enumerate(turns):
+            begin = time.monotonic()
+            if begin + took.get(name, 0) > ends:
+                print(
+                    f"left out: {len(turns) - turn} of {len(turns)}, since {options.minutes:g} minutes would not be enough"
+                )
+                break
+            rounds[name].append(measure(name, broker, options))
+            took[name] = time.monotonic() - begin
+            print(f"round {turn // len(chosen)}  {name}  {took[name]:.0f} s  {rounds[name][-1]}", flush=True)
+            if options.json:
+                save_json(options.json, {"machine": machine(), "rounds": rounds})
+    report(rounds, sorted(options.rates))
 
 
 def report(rounds: dict[str, list[dict[str, Any]]], rates: list[int]) -> None:
     lines = []
     for name, found in rounds.items():
-        line = [name, _spread([one["per_s"] for one in found], 1), _spread([one["cpu_s_per_million"] for one in found], 1)]
+        line = [name, _spread([one.get("per_s") for one in found], 1)]
+        line += [_spread([one.get("cpu_s_per_million") for one in found], 1)]
         for rate in rates:
-            ways = [one["on_the_way"][str(rate)] for one in found]
-            line += [f"{_spread([way['p50_s'] for way in ways], 1e3)}; {_spread([way['p99_s'] for way in ways], 1e3)}"]
+            ways = [one["on_the_way"].get(str(rate), {}) for one in found]
+            line += ["; ".join(_spread([way.get(which) for way in ways], 1e3) for which in ("p50_s", "p99_s"))]
         lines.append(line)
     print_table(["", "payments/s", "CPU s/M", *(f"{rate:,}/s: p50; p99 ms" for rate in rates)], lines)
 
 
-def _spread(values: list[float], times: float) -> str:
-    """The median, with the lowest and the highest if there are several."""
+def _spread(found: list[float | None], times: float) -> str:
+    """The median, with the lowest and the highest if there are several; a dash if somebody did not get there."""
+    if not found or None in found:
+        return "-"
+    values = [value for value in found if value is not None]
     middle, low, high = (round(value * times) for value in (statistics.median(values), min(values), max(values)))
     return f"{middle:,}" if low == high else f"{middle:,} ({low:,} to {high:,})"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import sys
@@ -76,6 +77,7 @@ def changes_are_in_active_windows():
     """A commit stores what changed in the windows that are active. So in all tests, nothing may have changed elsewhere."""
     settle = KeyGroupState.settle
 
+    @functools.wraps(settle)
     def checked(state):
         active = {id(window) for window in state.active_windows()}
         for window in state.windows.values():

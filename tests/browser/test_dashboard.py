@@ -85,6 +85,33 @@ class TestViews:
         expect(page.get_by_role("heading", name="payments", level=1)).to_be_visible()
         expect(page.get_by_text("The job is gone")).to_be_visible()
 
+    def test_one_micro_batch_is_a_point_in_the_middle(self, visit, checkpoint):
+        shutil.rmtree(checkpoint / "holdfast")
+        append(checkpoint, EventRecord("started", 1, run="run 1", job="payments"), batch_record(0))
+        page = visit()
+        expect(chart(page, "Not read yet")).to_contain_text("records0")
+        middle = """canvas => {
+            const { width, height } = canvas, step = Math.floor(width / 3);
+            const pixels = canvas.getContext("2d").getImageData(step, 0, step, height).data;
+            let found = 0;
+            for (let at = 0; at < pixels.length; at += 4) found += pixels[at + 3] > 200 && pixels[at + 1] - pixels[at] > 60;
+            return found;
+        }"""
+        assert chart(page, "Not read yet").locator("canvas").evaluate(middle) > 10
+
+    def test_a_clock_that_was_set_back_leaves_the_points_in_order(self, visit):
+        find = "async ([at, took]) => (await import('/static/js/chart.js')).ascending(at, took)"
+        page = visit()
+        assert page.evaluate(find, [[10_000, 20_000, 5_000, 6_000], [500, 500, 500, 500]]) == [-5.5, 4.5, 5, 6]
+        assert page.evaluate(find, [[1_000, 1_000, 1_000], [0, 0, 0]]) == [0.998, 0.999, 1]
+        assert page.evaluate(find, [[], []]) == []
+
+    def test_times_say_their_zone(self, visit):
+        page = visit("/state", timezone_id="Asia/Tokyo")
+        expect(page.get_by_role("columnheader", name="window UTC")).to_be_visible()
+        expect(page.get_by_role("columnheader", name="card string")).to_be_visible()
+        expect(page.get_by_role("slider", name="After")).to_have_attribute("aria-valuetext", re.compile(r":\d\d GMT\+9$"))
+
     def test_every_view_has_an_address(self, visit):
         page = visit()
         for name, sign in (

@@ -359,6 +359,17 @@ class TestLateness:
         out = run(GroupByKey(), stream, accumulation_mode="accumulating", **options)
         assert out.values == [("k", ["a"]), ("k", ["a", "b"]), ("k", ["a", "b", "c"])]
 
+    @pytest.mark.parametrize("windowing", [FixedWindows(10), Sessions(5)], ids=repr)
+    def test_what_is_late_is_no_part_of_what_fails(self, run, windowing):
+        stream = TestStream().add_elements(at(("k", 1, 100))).advance_watermark_to(50)
+        stream.add_elements(at(("k", 7, 5), ("k", "bad", 101), ("j", 4, 100))).advance_watermark_to_infinity()
+        options = {"on_error": "dead_letter", "outputs": ["late", "dead_letter"]}
+        out = run(CombinePerKey(sum), stream, windowing=windowing, **options)
+        assert by_key(out) == {"k": [1], "j": [4]}
+        assert by_key(out, "late") == {"k": [7]}
+        assert [letter.value for letter in out.tagged("dead_letter")] == ["bad"]
+        assert (out.metrics.late, out.metrics.dead_letters) == (1, 1)
+
     def test_the_watermark_of_the_bundle_decides_and_not_the_elements_before(self, run):
         stream = TestStream().add_elements(at(("k", 1, 100), ("k", 2, 0))).advance_watermark_to_infinity()
         out = run(CombinePerKey(sum), stream, windowing=FixedWindows(10))

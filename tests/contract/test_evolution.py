@@ -259,6 +259,25 @@ def test_both_names_stored_is_refused(run):
         run(writing(hf.ValueStateSpec("a", was="b")), elements(("k", 1)), start_from=old)
 
 
+@pytest.mark.parametrize(("dropped", "left"), [("b", 1), ("a", 2)])
+def test_one_of_both_names_can_be_dropped(run, dropped, left):
+    """As after code with the older name ran again for a while."""
+    older = run(writing(hf.ValueStateSpec("b")), elements(("k", 2)))
+    old = run(writing(hf.ValueStateSpec("a")), elements(("k", 1)), start_from=older)
+    renamed = hf.ValueStateSpec("a", was="b")
+    new = run(writing(renamed), elements(("k", None)), start_from=old, drop_cells=[dropped])
+    again = run(writing(renamed), elements(("k", None)), start_from=new, drop_cells=[dropped])
+    assert new.values == again.values == [(left,)]
+    assert again.state("k") == {"a": left}
+
+
+def test_an_upgrade_that_raises_names_the_cell(run):
+    old = run(writing(hf.ValueStateSpec("cell", hf.VarIntCoder())), elements(("k", 0)))
+    spec = hf.ValueStateSpec("cell", hf.FloatCoder(), upgrade=lambda value: 1 / value)
+    with pytest.raises(hf.UserCodeError, match="upgrade of the cell 'cell' raised ZeroDivisionError"):
+        run(writing(spec), elements(("k", None)), start_from=old)
+
+
 def test_a_refusal_changes_nothing(run):
     old = run(writing(hf.ValueStateSpec("a", hf.VarIntCoder())), elements(("k", 1)))
     with pytest.raises(hf.StateConflict):
@@ -329,6 +348,20 @@ def test_a_result_that_an_aggregation_no_longer_has(run):
     fewer = hf.CombinePerKey({"total": sum})
     new = run(fewer, more, windowing=hf.FixedWindows(10), start_from=old, drop_cells=["count"])
     assert new.values == [("k", {"total": 5})]
+
+
+# Windows of aggregations
+
+
+@pytest.mark.parametrize("windowing", [hf.FixedWindows(10), hf.SlidingWindows(10, 10), hf.Sessions(5)], ids=repr)
+@pytest.mark.parametrize("mode", ["accumulating", "discarding"])
+def test_a_window_gives_no_result_again_when_lateness_is_allowed_no_more(run, windowing, mode):
+    options = {"windowing": windowing, "accumulation_mode": mode}
+    old = run(hf.CombinePerKey(sum), elements(("k", 2)).advance_watermark_to(15), allowed_lateness=20, **options)
+    assert old.values == [("k", 2)]
+    more = TestStream().advance_watermark_to(16).add_elements([hf.TimestampedValue(("k", 3), 20)])
+    new = run(hf.CombinePerKey(sum), more.advance_watermark_to_infinity(), start_from=old, **options)
+    assert new.values == [("k", 3)]
 
 
 # Sessions

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import BagStateSpec, DoFn, Duration, FixedWindows, SlidingWindows, TaggedOutput, TimerSpec, on_timer
+from holdfast import (
+    BagStateSpec,
+    CombinePerKey,
+    DoFn,
+    Duration,
+    FixedWindows,
+    GroupByKey,
+    Sessions,
+    SlidingWindows,
+    TaggedOutput,
+    TimerSpec,
+    on_timer,
+)
+from holdfast.model.time.units import MAX_MICROS
 from holdfast.testing import TestStream
 
 from .reading import at, by_key, span, stamped
@@ -128,3 +141,25 @@ def test_a_function_may_give_to_the_output_of_late_elements(run):
     out = run(SaysLate(), stream, windowing=FixedWindows(10), outputs=["late"])
     assert by_key(out, "late") == {"k": ["dropped", "own"]}
     assert out.metrics.late == 1
+
+
+@pytest.mark.parametrize("windowing", [FixedWindows(10), SlidingWindows(10, 10), Sessions(5)], ids=repr)
+@pytest.mark.parametrize("transform", [GroupByKey(), CombinePerKey(sum)], ids=lambda transform: type(transform).__name__)
+def test_lateness_without_end(run, feed, windowing, transform):
+    """Nothing is ever late; at the end of the input windows end all the same."""
+    stream = feed(TestStream(), at(("k", 1, 5))).advance_watermark_to(10)
+    feed(stream, at(("k", 2, 5))).advance_watermark_to(1_000)
+    feed(stream, at(("k", 4, 5))).advance_watermark_to_infinity()
+    out = run(transform, stream, windowing=windowing, allowed_lateness=Duration(micros=MAX_MICROS))
+    listed = isinstance(transform, GroupByKey)
+    assert by_key(out) == {"k": [[1], [2], [4]] if listed else [1, 2, 4]}
+    assert out.metrics.late == 0
+    assert out.keys() == []
+
+
+def test_lateness_without_end_of_a_function(run, feed):
+    stream = feed(TestStream(), at(("k", 1, 5))).advance_watermark_to(100)
+    feed(stream, at(("k", 2, 5))).advance_watermark_to_infinity()
+    out = run(Keep(), stream, windowing=FixedWindows(10), allowed_lateness=Duration(micros=MAX_MICROS))
+    assert by_key(out) == {"k": [1, ("timer", [1]), 2, ("timer", [1, 2]), ("expired", [1, 2])]}
+    assert out.keys() == []

@@ -285,6 +285,23 @@ class TestWindows:
         limits = hf.Limits(max_keys=2, policy="evict_oldest")
         assert run(Count(), stream, limits=limits, windowing=hf.FixedWindows(60)).keys() == ["b", "c"]
 
+    @pytest.mark.parametrize("crash", [False, True])
+    def test_a_key_was_used_when_any_of_its_windows_was(self, run, crash):
+        """Also when that window has ended."""
+        came = [[("a", 15)], [("b", 15), ("c", 15)], [("a", 5)], [("d", 15)], None, [("e", 15)]]
+        stream = TestStream()
+        for elements in came:
+            if elements is None:
+                stream.advance_watermark_to(10)
+            else:
+                stream.add_elements(self.windowed(*elements))
+            if crash:
+                stream.crash()
+        limits = hf.Limits(max_keys=3, policy="evict_lru")
+        results = run(Count(), stream, limits=limits, windowing=hf.FixedWindows(10))
+        assert results.keys() == ["a", "d", "e"]
+        assert results.metrics.keys_evicted == 2
+
     def test_bytes_of_a_key_are_those_of_all_windows(self, run):
         elements = [hf.TimestampedValue(("a", "x" * 50), time) for time in (1, 61)]
         stream = TestStream().add_elements(elements[:1]).crash().add_elements(elements[1:])

@@ -190,6 +190,13 @@ def test_in_windows(run):
     assert values == [("a", 1), ("a", 1), ("a", None), ("a", None)]
 
 
+def test_what_a_key_has_in_several_windows_is_swept_together(run):
+    stream = TestStream().add_elements([hf.TimestampedValue(("a", "write"), time) for time in (1, 61, 121)])
+    results = run(seen_fn(), stream.advance_processing_time(HOUR), windowing=hf.FixedWindows(60))
+    assert results.metrics.cells_expired == 3
+    assert results.keys() == []
+
+
 def test_a_bundle_sweeps_only_so_many(run):
     """And until its turn, a value that may be seen when it has expired can be."""
     many = [(n, "write") for n in range(2_500)]

@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 import holdfast as hf
+from holdfast import ops
 
 ROWS = "k string, v int"
 
@@ -144,3 +145,94 @@ def test_cells_expire_by_the_watermark(feed, run_job, backend):
     send("a", 5, 4)
     found = run_job(out)
     assert rows(found) == [("a", 1), ("a", 5), ("b", 3)]
+
+
+class Text(hf.DoFn):
+    """What became of Euros: with a third form of the total."""
+
+    TOTAL = hf.ValueStateSpec("text", hf.StrUtf8Coder(), was="euros", upgrade=lambda euros: f"{euros:.2f}")
+    COUNT = hf.CombiningStateSpec("count", sum)
+
+    def process(self, element, total=hf.DoFn.StateParam(TOTAL), count=hf.DoFn.StateParam(COUNT)):
+        yield element[0], float(total.read() or -1)
+
+
+class Renamed(hf.DoFn):
+    """As Euros, once nobody remembers the older name."""
+
+    TOTAL = hf.ValueStateSpec("euros", hf.FloatCoder())
+    COUNT = hf.CombiningStateSpec("count", sum)
+
+    def process(self, element, total=hf.DoFn.StateParam(TOTAL), count=hf.DoFn.StateParam(COUNT)):
+        yield element[0], total.read() or -1.0
+
+
+@pytest.mark.parametrize(
+    ("last", "outputs"),
+    [(Text, 1), pytest.param(Renamed, 1, marks=pytest.mark.night), (Renamed, 2)],
+    ids=["upgraded twice", "name forgotten", "name forgotten, in a line"],
+)
+def test_a_key_without_input_has_every_change(feed, run_job, spark, tmp_path, last, outputs):
+    """The code changes twice, and most keys get no input in between."""
+
+    def ran(fn, **options):
+        frames = [step(source, fn, **options)]
+        if outputs == 2:
+            beside = hf.keyed(source.df, key="k", value="v").par_do(
+                Cents(), output="k string, total double", name="beside", key_groups=2
+            )
+            frames.append(beside)
+        return rows(run_job(*frames))
+
+    keys = "abcdefgh"
+    source = feed(ROWS)
+    add(source, **dict.fromkeys(keys, 250))
+    ran(Cents())
+    add(source, a=50)
+    assert ran(Euros(), drop_cells=["seen"]) == [("a", 3.0)]
+    state = ops.read_state(spark, str(tmp_path / "checkpoint"), step="totals")
+    assert {row.cell for row in state.select("cell").distinct().collect()} == {"euros", "count"}
+    add(source, **dict.fromkeys(keys, 0))
+    assert ran(last()) == [(key, 3.0 if key == "a" else 2.5) for key in keys]
+
+
+def test_an_upgrade_that_raises_leaves_the_checkpoint_alone(feed, run_job):
+    class Broken(hf.DoFn):
+        TOTAL = hf.ValueStateSpec("total", hf.FloatCoder(), upgrade=lambda cents: cents / 0)
+        SEEN = hf.BagStateSpec("seen")
+
+        def process(self, element, total=hf.DoFn.StateParam(TOTAL), seen=hf.DoFn.StateParam(SEEN)):
+            yield element[0], total.read()
+
+    source = feed(ROWS)
+    add(source, a=1)
+    run_job(step(source, Cents()))
+    add(source, a=2)
+    with pytest.raises(hf.UserCodeError, match="upgrade of the cell 'total' raised ZeroDivisionError"):
+        run_job(step(source, Broken()))
+    assert rows(run_job(step(source, Cents()))) == [("a", 3.0)]
+
+
+def test_code_may_change_freely_until_something_is_committed(feed, run_job):
+    """There is nothing stored that it would have to fit."""
+
+    class Wrong(hf.DoFn):
+        TOTAL = hf.BagStateSpec("total")
+        DUE = hf.TimerSpec("due", hf.TimeDomain.REAL_TIME)
+
+        def process(self, element, total=hf.DoFn.StateParam(TOTAL)):
+            raise ValueError("not yet")
+
+        @hf.on_timer(DUE)
+        def on_due(self):
+            pass
+
+    source = feed(ROWS)
+    add(source, a=1)
+    with pytest.raises(hf.UserCodeError, match="not yet"):
+        run_job(step(source, Wrong()))
+    stream = hf.keyed(source.df, key="k", value="v")
+    other = stream.par_do(Cents(), output="k string, total double", name="another", key_groups=2)
+    assert rows(run_job(other)) == [("a", 1.0)]
+    add(source, a=1)
+    assert rows(run_job(other)) == [("a", 2.0)]

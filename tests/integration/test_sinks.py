@@ -78,6 +78,68 @@ class TestWhoseItIs:
         place.sink().write_batch(frame(spark, ("new", 3)), BatchInfo("q", 3, "plan 3"))
         assert place.rows() == [("new", 1), ("new", 2), ("new", 3), ("new", 11), ("old", 0)]
 
+    def test_the_job_of_a_restored_savepoint_goes_on_as_well(self, spark, place):
+        """Both have the query's id. The restored one has taken over from micro-batch 1 on; the old one is told, whether it
+        still runs, is started again, or may take over itself."""
+
+        def write(sink, number, name):
+            def planned(number):
+                return "p0" if number == 0 else f"{name} {number}"
+
+            sink.write_batch(frame(spark, (name, number)), BatchInfo("q", number, planned(number), planned))
+
+        old, new, unaware = place.sink(), place.sink(take_over=True), place.sink(take_over=True)
+        for number in range(3):
+            write(old, number, "old")
+        for number in (1, 2):
+            write(new, number, "new")
+        for sink in (old, place.sink(), place.sink(take_over=True)):
+            with pytest.raises(hf.SinkError, match="has micro-batch 2 of another job with the same query id; 3 of this one"):
+                write(sink, 3, "old")
+        with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id; 2 of this one"):
+            write(unaware, 2, "old")
+        write(new, 3, "new")
+        assert place.rows() == [("new", 1), ("new", 2), ("new", 3), ("old", 0)]
+        if place.kind == "sqlite":
+            return
+        write(place.sink(take_over=True), 1, "newer")
+        with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id; 4 of this one"):
+            write(new, 4, "new")
+        assert place.rows() == [("newer", 1), ("old", 0)]
+
+    def test_one_whose_rows_are_gone_although_the_last_one_is_its_own(self, spark, place):
+        """The savepoint had micro-batch 1 as planned: the restored job writes it as the old one did, and no more."""
+        plans = {number: f"p{number}" for number in range(5)}
+
+        def write(sink, number, known):
+            rows = frame(spark, ("old", number))
+            sink.write_batch(rows, BatchInfo("q", number, f"p{number}", lambda n: plans[n] if n < known else ""))
+
+        for number in range(4):
+            write(place.sink(), number, 5)
+        write(place.sink(take_over=True), 1, 2)
+        assert place.rows() == [("old", 0), ("old", 1)]
+        for number, take_over in ((4, False), (4, True), (3, False)):
+            with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id"):
+                write(place.sink(take_over=take_over), number, 5)
+        write(place.sink(), 2, 3)
+        assert place.rows() == [("old", 0), ("old", 1), ("old", 2)]
+
+    def test_only_the_first_micro_batch_takes_over(self, spark, place):
+        late, successor = (place.sink(take_over=True) for _ in range(2))
+
+        def write(sink, number):
+            sink.write_batch(frame(spark, ("a", number)), BatchInfo("q", number, f"p{number}"))
+
+        write(late, 0)
+        for number in (1, 2):
+            write(successor, number)
+        late.open(spark, frame(spark, ("a", 1)).schema, "q")
+        with pytest.raises(hf.SinkError, match="micro-batches up to 2") as refused:
+            late.write_batch(frame(spark, ("b", 1)), BatchInfo("q", 1, "late"))
+        assert "make a new sink" in refused.value.todo
+        assert place.rows() == [("a", 0), ("a", 1), ("a", 2)]
+
     def test_rows_of_a_later_attempt_are_not_left_out_because_of_the_number(self, spark, place):
         """Taken back by one micro-batch, to where the next was not planned yet: the same number, and other rows."""
         place.sink().write_batch(frame(spark, ("old", 0)), BatchInfo("q", 0, "plan"))
@@ -99,7 +161,8 @@ class TestWhoseItIs:
 
 def as_of_an_older_version(place):
     if place.kind == "parquet":
-        Path(place.path, "_holdfast.json").unlink()
+        for file in (Path(place.path, "_holdfast.json"), *Path(place.path).glob("batch_id=*/_holdfast_plan")):
+            file.unlink()
         return
     with closing(sqlite3.connect(place.path)) as database, database:
         database.execute("ALTER TABLE holdfast_batches RENAME TO newer")
@@ -263,10 +326,10 @@ class TestSqlite:
     def test_rows_that_have_numbers_of_their_own_are_not_removed_by_guess(self, spark, tmp_path):
         with closing(sqlite3.connect(tmp_path / "rows.db")) as database, database:
             database.execute("CREATE TABLE counts (k TEXT, n INTEGER PRIMARY KEY)")
-        sink = hf.sinks.Sqlite(tmp_path / "rows.db", "counts", take_over=True)
-        sink.write_batch(frame(spark, ("a", 70)), BatchInfo("q", 0, "plan"))
+        first, second = (hf.sinks.Sqlite(tmp_path / "rows.db", "counts", take_over=True) for _ in range(2))
+        first.write_batch(frame(spark, ("a", 70)), BatchInfo("q", 0, "plan"))
         with pytest.raises(hf.SinkError, match="does not say which rows"):
-            sink.write_batch(frame(spark, ("a", 71)), BatchInfo("q", 0, "another"))
+            second.write_batch(frame(spark, ("a", 71)), BatchInfo("q", 0, "another"))
         assert table_rows(tmp_path / "rows.db") == [("a", 70)]
 
     @pytest.mark.parametrize("what", ["no directory", "no database"])

@@ -115,8 +115,10 @@ class TestAppend:
 
 
 def noted(place, query="q"):
-    """The numbers of the micro-batches that have a note."""
-    found = place.execute(f"SELECT batch_id FROM holdfast_batches WHERE query_id = '{query}' ORDER BY batch_id")
+    """The numbers of the micro-batches that have a note, but for one that was taken back."""
+    found = place.execute(
+        f"SELECT batch_id FROM holdfast_batches WHERE query_id = '{query}' AND row_count >= 0 ORDER BY batch_id"
+    )
     return [number for [number] in found]
 
 
@@ -215,6 +217,45 @@ class TestTwoJobsOfOneQuery:
             write(old, 2, ("old", 2), plan="p2")
         assert "make a new sink" in refused.value.todo
         assert place.rows(columns="k, n") == [("new", 1), ("new", 2), ("old", 0)]
+
+    def test_one_whose_rows_are_gone_although_the_last_one_is_its_own(self, place):
+        """The savepoint had micro-batch 1 as planned: the restored job writes it as the old one did, and no more."""
+        plans = {number: f"p{number}" for number in range(5)}
+
+        def old(number, **options):
+            sink = place.sink(batch_column="b", **options)
+            sink.write_batch(rows(("old", number)), BatchInfo("q", number, f"p{number}", lambda n: plans.get(n, "")))
+
+        for number in range(4):
+            old(number)
+        restored = {0: "p0", 1: "p1"}
+        taking = place.sink(batch_column="b", take_over=True)
+        taking.write_batch(rows(("old", 1)), BatchInfo("q", 1, "p1", lambda n: restored.get(n, "")))
+        assert place.rows(columns="k, n") == [("old", 0), ("old", 1)]
+        for number, options in ((4, {}), (4, {"take_over": True}), (3, {})):
+            with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id"):
+                old(number, **options)
+        # Rescaled, which took the number 2.
+        restored |= {2: "rescaled", 3: "anew 3"}
+        again = place.sink(batch_column="b")
+        again.write_batch(rows(("new", 3)), BatchInfo("q", 3, "anew 3", lambda n: restored.get(n, "")))
+        assert place.rows(columns="k, n") == [("new", 3), ("old", 0), ("old", 1)]
+        assert place.execute("SELECT count(*) FROM holdfast_batches WHERE row_count < 0") == [(0,)]
+
+    def test_one_below_whose_next_micro_batch_are_rows_of_another(self, place):
+        """Its checkpoint was restored after micro-batch 0, and rescaled, which took the number 1. What comes from 2 on
+        may be taken over, but the old job's 1 would stay."""
+        for batch in range(4):
+            write(place.sink(batch_column="b"), batch, ("old", batch), plan=f"p{batch}")
+        taking = place.sink(batch_column="b", take_over=True)
+        taking.open(None, SCHEMA, "q")
+        plans = {0: "p0", 1: "rescaled", 2: "anew 2"}
+        with pytest.raises(
+            hf.SinkError, match="has micro-batch 1 of another job with the same query id; 2 of this"
+        ) as refused:
+            taking.write_batch(rows(("new", 2)), BatchInfo("q", 2, "anew 2", plans.__getitem__))
+        assert "restore it with --partitions instead" in refused.value.todo
+        assert place.rows(columns="k, n") == [("old", n) for n in range(4)]
 
     def test_who_goes_on_with_the_same_checkpoint_is_no_other(self, place):
         """Also if it is another process, and this one comes again after it."""
@@ -405,19 +446,23 @@ HOSTILE = ['a"b', "drop table counts; --", "ünï cödé", "select", "%s %d", "$
 
 class TestNames:
     @pytest.mark.parametrize("upsert", [False, True])
-    @pytest.mark.parametrize("table", ['a"b', "select", "; drop table %s $1 {} '"])
+    @pytest.mark.parametrize("table", ['a"b', "select", "excluded", "; drop table %s $1 {} '"])
     def test_names_are_names(self, place, table, upsert):
         sink = place.sink(table, **({} if upsert else {"batch_column": '"%s'}))
         sink = sink.upserting(Upsert(tuple(HOSTILE[:-1]))) if upsert else sink
-        sink.open(None, t.StructType([t.StructField(name, t.StringType()) for name in HOSTILE]), "q")
-        for _ in range(2):
-            made = rows(tuple(HOSTILE), names=tuple(HOSTILE), kinds=(pa.string(),) * len(HOSTILE))
-            sink.write_batch(made, BatchInfo("q", 0, "p"))
+        fields = [t.StructField(name, t.StringType()) for name in HOSTILE]
+        sink.open(None, t.StructType([*fields, t.StructField("n", t.LongType())]), "q")
+        names, kinds = (*HOSTILE, "n"), (*(pa.string() for _ in HOSTILE), pa.int64())
+        for batch in (0, 1, 1):
+            sink.write_batch(rows((*HOSTILE, batch), names=names, kinds=kinds), BatchInfo("q", batch, "p"))
         columns = ", ".join('"' + name.replace('"', '""') + '"' for name in HOSTILE)
         quoted = table.replace('"', '""')
-        assert place.execute(f'SELECT {columns} FROM "{place.schema}"."{quoted}"') == [tuple(HOSTILE)]
+        found = place.execute(f'SELECT {columns}, n FROM "{place.schema}"."{quoted}" ORDER BY n')
+        assert found == [(*HOSTILE, batch) for batch in ((1,) if upsert else (0, 1))]
 
-    @pytest.mark.parametrize("name", ["", "a\0b", "\ud800", None, 7, "holdfast_batches", "holdfast_upserts"])
+    @pytest.mark.parametrize(
+        "name", ["", "a\0b", "\ud800", None, 7, "holdfast_batches", "holdfast_upserts", "holdfast_staged"]
+    )
     def test_names_that_no_table_can_have(self, place, name):
         with pytest.raises(hf.InvalidStep):
             place.sink(name)
@@ -485,3 +530,13 @@ def test_times_that_no_database_writes_as_they_are(place):
         column = pa.array([value], pa.int64() if pa.types.is_timestamp(kind) else pa.int32()).cast(kind)
         with pytest.raises(hf.SinkError, match="not within the years 1 to 9999"):
             place.sink().write_batch(Rows(pa.table({"at": column})), BatchInfo("q", 0))
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()], ids=str)
+def test_keys_with_times_that_python_has_not(place, kind):
+    far = pa.array([3_000_000 if kind == pa.date32() else 2**62], pa.int32() if kind == pa.date32() else pa.int64()).cast(
+        kind
+    )
+    sink = place.sink().upserting(BY_K)
+    with pytest.raises(hf.SinkError, match="A time in the column 'k' is not within the years 1 to 9999"):
+        sink.write_batch(Rows(pa.table({"k": far, "n": [1]})), BatchInfo("q", 0, "p"))

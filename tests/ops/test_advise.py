@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.checkpoint.layout import Offsets
 from holdfast.cli.main import main
 from holdfast.ops.inspect.summary import state_ls
 from holdfast.ops.upkeep.advise import Goals, advise_from
-from holdfast.ops.upkeep.measure import Measured, StepMeasured, measure
+from holdfast.ops.upkeep.measure import Measured, StepMeasured, _intervals, measure
 from holdfast.testing.spark_runtime import scripted_session
 
 from .shared import copied, payments, tree
@@ -112,6 +113,11 @@ def test_bounds_that_contradict_each_other():
 def test_a_job_that_works_all_the_time():
     assert "busy nearly all the time" in advised("trigger=", replace(MEASURED, duration_seconds=9.8)).why
     assert "busy nearly all the time" not in advised("trigger=").why
+
+
+def test_a_clock_that_was_set_back_says_nothing():
+    offsets = [Offsets(batch, 0, at, {}, ()) for batch, at in enumerate((10_000, 12_000, 2_000, 4_000))]
+    assert _intervals(offsets) == [2.0, 2.0]
 
 
 def test_nothing_could_be_timed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -17,10 +18,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.checkpoint import lock as locks
+from holdfast.checkpoint.files.local import LocalFiles
 from holdfast.checkpoint.host import ProcessId, has_ended, this_process
 from holdfast.checkpoint.lock import LOCK_FILE, Lock, LockInfo, current_lock, holding
 from holdfast.checkpoint.turns import TURN_FILE
-from holdfast.errors import CheckpointLocked
+from holdfast.errors import CheckpointError, CheckpointLocked
 
 from .contenders import contend, guarded
 
@@ -139,6 +141,19 @@ def test_another_host_whose_clock_is_slow_has_it(checkpoint, fast, monkeypatch):
     with pytest.raises(CheckpointLocked):
         Lock(None, checkpoint, "job new").acquire()
     renewal.join()
+
+
+def test_a_sign_of_life_from_the_future_says_nothing(checkpoint, fast, monkeypatch):
+    """As after a clock was set back, or a machine came up before it knew the time."""
+    monkeypatch.setattr(locks, "_BEAT_SECONDS", 1.0)
+    put(checkpoint, machine="elsewhere", age=-3600)
+    renewal = threading.Timer(0.2, lambda: put(checkpoint, machine="elsewhere", age=-3590))
+    renewal.start()
+    with pytest.raises(CheckpointLocked):
+        Lock(None, checkpoint, "job new").acquire()
+    renewal.join()
+    monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.05)
+    Lock(None, checkpoint, "job new").acquire().release()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"lock_version": 2}', b"[]"], ids=["empty", "cut", "newer", "other"])
@@ -265,11 +280,22 @@ def test_no_permission(tmp_path):
     tmp_path.chmod(0o755)
     os.seteuid(65534)
     try:
-        with pytest.raises(PermissionError):
+        with pytest.raises(CheckpointError, match="could not be written: Permission denied") as caught:
             Lock(None, str(tmp_path), "job alerts").acquire()
     finally:
         os.seteuid(0)
+    assert "choose a path that you may write to" in str(caught.value)
     assert os.listdir(tmp_path) == []
+
+
+def test_a_full_disk(checkpoint, monkeypatch):
+    def full(self, path, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr(LocalFiles, "create", full)
+    with pytest.raises(CheckpointError, match="could not be written: No space left on device") as caught:
+        Lock(None, checkpoint, "job alerts").acquire()
+    assert "free some space there" in str(caught.value)
 
 
 def test_processes_are_told_apart():

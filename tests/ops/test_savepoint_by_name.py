@@ -57,3 +57,8 @@ def test_nobody_of_that_name(tmp_path, capsys):
     assert "No job 'alerts' is running" in capsys.readouterr().err
     assert main(["savepoint", "alerts"]) == 2
     assert "No such command 'alerts'" in capsys.readouterr().err
+
+
+def test_a_mistyped_command_is_no_job(tmp_path, capsys):
+    assert main(["savepoint", "restor", str(tmp_path / "saved"), str(tmp_path / "new")]) == 2
+    assert "No such command 'restor'" in capsys.readouterr().err

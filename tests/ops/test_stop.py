@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -132,6 +133,25 @@ def test_the_time_passes(checkpoint, fast, capfd):
         # The request stands; it is heeded as soon as that is possible.
         job.stops = True
         until(lambda: left(checkpoint) == [])
+
+
+def test_a_copy_that_was_made_while_the_job_ran(checkpoint, tmp_path, fast):
+    """It has the lock too, but nobody is there to heed a request."""
+    copy = str(tmp_path / "copy")
+    with Pretended(checkpoint):
+        shutil.copytree(checkpoint, copy)
+        with pytest.raises(CheckpointError, match=f"it is a copy of {checkpoint!r}") as refused:
+            stop(None, copy)
+        assert f"holdfast stop {checkpoint}" in str(refused.value)
+        with pytest.raises(CheckpointLocked, match=f"{copy!r} is a copy of {checkpoint!r}, made while") as locked:
+            holding(None, copy, "holdfast rescale").__enter__()
+        assert f"holdfast savepoint create {checkpoint} DEST" in str(locked.value)
+        os.symlink(checkpoint, tmp_path / "link")
+        with pytest.raises(CheckpointLocked, match="is in use: job alerts on"):
+            holding(None, str(tmp_path / "link"), "holdfast rescale").__enter__()
+    assert left(copy) == ["lock.json"]
+    with holding(None, copy, "holdfast rescale"):
+        pass
 
 
 def test_a_request_to_an_earlier_job_is_ignored(checkpoint, fast):

@@ -251,3 +251,19 @@ def test_a_column_gives_back_what_it_was_given(items):
         batch.column()[~batch.is_null()].tolist() if None not in items else batch.column(null=0)[~batch.is_null()].tolist()
     )
     assert [(type(item), item) for item in found] == [(type(item), item) for item in present]
+
+
+class Until(BatchDoFn):
+    SEEN = ValueStateSpec("seen", VarIntCoder(), ttl=Ttl(10, expired="until_cleaned"))
+
+    def process_batch(self, batch, seen=BatchDoFn.StateParam(SEEN)):
+        seen.write(2, where=batch.column() == "write")
+        yield {"key": batch.keys, "seen": seen.read(0)}
+
+
+def test_a_write_to_some_cells_leaves_others_that_have_expired_until_they_are_cleaned():
+    # More than a bundle sweeps: the last two are there, though they have expired.
+    stream = TestStream().add_elements([(number, "write") for number in range(2_500)]).advance_processing_time(10)
+    results = run(Until(), stream.add_elements([(2_498, "write"), (2_499, "read")]))
+    assert results.values[-2:] == [{"key": 2_498, "seen": 2}, {"key": 2_499, "seen": 2}]
+    assert results.metrics.cells_expired > 2_000

@@ -33,6 +33,7 @@ from holdfast import (
     FixedWindows,
     GlobalWindows,
     GroupByKey,
+    HoldfastError,
     Max,
     Mean,
     Min,
@@ -542,6 +543,26 @@ def test_sums_go_beyond_64_bits(windowing, fn):
     large = 2**63 - 1
     events = [("elements", [rows_of(large, large), rows_of(large)]), ("elements", [rows_of(large)])]
     assert both(CombinePerKey(fn), pa.int64(), events, windowing=windowing) == [repr(4 * large)]
+
+
+FIRST, LAST = MIN_TIMESTAMP.micros // SECOND + 1, MAX_TIMESTAMP.micros // SECOND - 1
+
+
+@pytest.mark.parametrize("times", [(FIRST, 1_700_000_000), (FIRST, LAST - 10), (0, LAST - 10), (FIRST, 0), (0, LAST)])
+@pytest.mark.parametrize(
+    "windowing", [Sessions(5), FixedWindows(10), FixedWindows(2**40), SlidingWindows(10, 5), SlidingWindows(9, 6)], ids=repr
+)
+def test_times_at_both_ends_of_time(times, windowing):
+    """They are in the same windows, or refused in the same words, lifted or not."""
+    shape = Shape((pa.string(),), ("v",), (pa.int64(),), False)
+    came = []
+    for lift in (True, False):
+        try:
+            events = [("elements", [[row for time in times for row in rows_of(1, time=time)]])]
+            came.append(Lifted(CombinePerKey(sum), shape, lift=lift, windowing=windowing).play(events))
+        except HoldfastError as refused:
+            came.append(refused.what)
+    assert came[0] == came[1]
 
 
 def test_an_accumulator_that_came_for_several_windows_is_not_shared_by_them():

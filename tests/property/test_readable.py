@@ -98,3 +98,21 @@ def test_uuids_and_decimals_are_readable():
     assert to_json(uuid.UUID(int=1)) == '{"$uuid":"00000000-0000-0000-0000-000000000001"}'
     assert to_json(Decimal("1.50")) == '{"$decimal":"1.50"}'
     assert to_json(Timestamp(0)) == '{"$timestamp":"1970-01-01T00:00:00Z"}'
+
+
+MANY_DIGITS = {
+    "just written": 10**4_299,
+    "positive": 10**5_000,
+    "negative": -(10**5_000),
+    "as many bits": 2**14_000,
+    "nested": [1, {"a": 10**5_000}],
+    "in a set": {10**5_000},
+}
+
+
+@pytest.mark.parametrize("case", MANY_DIGITS)
+def test_integers_that_python_does_not_write(case):
+    """They can be stored, so they must be shown, exported and imported."""
+    value = MANY_DIGITS[case]
+    assert same(from_json(to_json(value)), value)
+    assert len(to_text(value)) == 120

@@ -429,7 +429,7 @@ def test_an_index_gives_each_entry_once_at_the_earliest_time_entered(steps, trac
             if looks:
                 assert index.next_time == min(model.values(), default=None)
             assert len(index) == len(model)
-            assert index.traces + len(index) == sum(map(len, index._at.values()))
+            assert index.traces + len(index) == sum(len(index.placed_at(time)) for time in index._at)
             assert index.traces <= len(index) + traces_min
         check_taken(index, model, 6)
     assert index.next_time is None

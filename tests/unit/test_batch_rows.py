@@ -6,10 +6,11 @@ import datetime
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
-from holdfast import InputError, InvalidStep, OutputError
+from holdfast import HoldfastError, InputError, InvalidStep, OutputError
 from holdfast.engine.run.batch_runner import BatchRunner
 from holdfast.engine.state.key_group import Layout
 from holdfast.engine.state.keys import slots_of
@@ -141,6 +142,8 @@ MISFITS = [
     ("d", np.array([2**53 + 1, 0]), "9007199254740993"),
     ("b", np.array([0, 1]), "it takes True and False"),
     ("s", [b"x", b"y"], "it takes strings"),
+    ("t", np.array([1, 2], dtype="datetime64[ns]"), "column 't'"),
+    ("i", np.array([1, 2], dtype="timedelta64[ns]"), "finer than microseconds"),
 ]
 
 
@@ -244,6 +247,16 @@ class TestYielded:
 
         assert run(Reuses(), TestStream().add_elements([("k", 1)])).values == [{"v": 1}, {"v": 2}]
 
+    def test_other_sequences_may_be_used_again_too(self):
+        class Reuses(BatchDoFn):
+            def process_batch(self, batch):
+                series = pd.Series(batch.column())
+                yield {"v": series}
+                series += 1
+                yield {"v": series}
+
+        assert run(Reuses(), TestStream().add_elements([("k", 1)])).values == [{"v": 1}, {"v": 2}]
+
     def test_a_wrong_number_of_values_for_the_cells(self):
         class Wrong(BatchDoFn):
             CELL = ValueStateSpec("cell", None)
@@ -253,3 +266,70 @@ class TestYielded:
 
         with pytest.raises(OutputError, match="was given 2 values for 1 keys"):
             run(Wrong(), TestStream().add_elements([("k", 1), ("k", 2)]))
+
+
+class Times(BatchDoFn):
+    """Writes and yields an array with the times of all keys."""
+
+    CELL = ValueStateSpec("cell", None)
+
+    def __init__(self, times, *, writes):
+        self.times = times
+        self.writes = writes
+
+    def process_batch(self, batch, cell=BatchDoFn.StateParam(CELL)):
+        if self.writes:
+            cell.write(self.times)
+        else:
+            yield {"v": self.times}
+
+
+class Lists(BatchDoFn):
+    """Lists in cells and in values."""
+
+    CELL = ValueStateSpec("cell", None)
+
+    def process_batch(self, batch, cell=BatchDoFn.StateParam(CELL)):
+        held = cell.read([])
+        for key, items in zip(batch.keys, held, strict=True):
+            items.append(key)
+        cell.write(held)
+        yield {"key": batch.row_keys, "tags": batch.column("tags", null=["none", "at all"])}
+
+
+def test_what_stands_for_nothing_is_not_shared_by_keys_and_not_dealt_out():
+    values = {"a": [5], "b": None, "c": None, "d": None}
+    results = run(Lists(), TestStream().add_elements([(key, {"tags": tags}) for key, tags in values.items()]))
+    assert [row["tags"] for row in results.values] == [[5], *[["none", "at all"]] * 3]
+    assert [results.state(key) for key in values] == [{"cell": [key]} for key in values]
+
+
+class TestTimes:
+    """NumPy makes bare numbers of times that Python does not have."""
+
+    @pytest.mark.parametrize("writes", [True, False], ids=["written", "yielded"])
+    @pytest.mark.parametrize(
+        ("times", "why"),
+        [
+            (np.array([1], dtype="datetime64[ns]"), "finer than microseconds"),
+            (np.array([1], dtype="timedelta64[ns]"), "finer than microseconds"),
+            ([np.datetime64(1, "ns")], "finer than microseconds|no equivalent in Python"),
+            (np.array([10**7], dtype="datetime64[D]"), "too large"),
+            (np.array([1], dtype="timedelta64"), "has no unit"),
+        ],
+    )
+    def test_what_python_has_no_equivalent_for_is_refused(self, times, why, writes):
+        with pytest.raises(HoldfastError, match=why):
+            print(run(Times(times, writes=writes), TestStream().add_elements([("k", 1)])).values)
+
+    @pytest.mark.parametrize("unit", ["ns", "us", "ms", "s"])
+    def test_others_are_what_they_are(self, unit):
+        times = np.array(["2024-02-29T12:00"], dtype=f"datetime64[{unit}]")
+        stream = TestStream().add_elements([("k", 1)])
+        assert run(Times(times, writes=False), stream).values == [{"v": NOON.replace(tzinfo=None)}]
+        assert run(Times(times, writes=True), stream).state("k") == {"cell": NOON.replace(tzinfo=None)}
+
+    def test_the_error_names_the_cell(self):
+        with pytest.raises(OutputError) as refused:
+            run(Times(np.array([1], dtype="datetime64[ns]"), writes=True), TestStream().add_elements([("k", 1)]))
+        assert refused.value.context["cell"] == "cell"

@@ -48,3 +48,15 @@ def test_the_comparison_can_fail():
     group = typer.Typer()
     group.add_typer(other, name="state")
     assert names_of(group) == {"state_new"}
+
+
+def test_a_command_waits_for_no_other(monkeypatch):
+    """To import the others takes as long as what many commands do."""
+    imported: list[str] = []
+    monkeypatch.setattr("importlib.import_module", imported.append)
+    for word, files in (("--version", []), ("state", ["holdfast.cli.state"]), ("health", ["holdfast.cli.health"])):
+        imported.clear()
+        all_commands(word)
+        assert imported == files
+    all_commands("no such word")
+    assert len(imported) > 10

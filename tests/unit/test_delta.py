@@ -413,6 +413,40 @@ class TestTwoJobsOfOneQuery:
         new.write_batch(Rows(("new", 2)), BatchInfo("q", 2, "anew 2", lambda number: f"anew {number}"))
         assert ("new", 2) in read(tmp_path)
 
+    def test_one_whose_rows_are_gone_although_the_last_one_is_its_own(self, tmp_path, key):
+        """The savepoint had micro-batch 1 as planned: the restored job writes it as the old one did, and no more."""
+        plans = {number: f"p{number}" for number in range(5)}
+
+        def old(number, **options):
+            info = BatchInfo("q", number, f"p{number}", lambda n: plans.get(n, ""))
+            delta(tmp_path, key, **options).write_batch(Rows(("old", number)), info)
+
+        for number in range(4):
+            old(number)
+        restored = {0: "p0", 1: "p1"}
+        taking = delta(tmp_path, key, take_over=True)
+        taking.write_batch(Rows(("old", 1)), BatchInfo("q", 1, "p1", lambda n: restored.get(n, "")))
+        before = read(tmp_path)
+        for number, options in ((4, {}), (4, {"take_over": True}), (3, {})):
+            with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id"):
+                old(number, **options)
+        assert read(tmp_path) == before
+        restored |= {2: "rescaled", 3: "anew 3"}
+        info = BatchInfo("q", 3, "anew 3", lambda n: restored.get(n, ""))
+        delta(tmp_path, key).write_batch(Rows(("new", 3)), info)
+        assert ("new", 3) in read(tmp_path)
+
+    def test_one_below_whose_next_micro_batch_are_rows_of_another(self, tmp_path, key):
+        """Its checkpoint was restored after micro-batch 0, and rescaled, which took the number 1."""
+        for number in range(4):
+            delta(tmp_path, key).write_batch(Rows(("old", number)), BatchInfo("q", number, f"p{number}"))
+        before, taking = read(tmp_path), delta(tmp_path, key, take_over=True)
+        taking.open(None, SPARK_SCHEMA, "q")
+        plans = {0: "p0", 1: "rescaled", 2: "anew 2"}
+        with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id; 2 of this"):
+            taking.write_batch(Rows(("new", 2)), BatchInfo("q", 2, "anew 2", plans.__getitem__))
+        assert read(tmp_path) == before
+
     def test_one_that_is_started_again_does_not_take_over_again(self, tmp_path, key):
         """After a failure a job starts with the same sink."""
         old, new = (delta(tmp_path, key, take_over=True) for _ in range(2))

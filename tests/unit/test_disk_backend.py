@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -263,6 +264,50 @@ def test_a_window_that_waits_for_late_elements_gives_its_results_once(rig, path)
     assert fresh.bundle([("b", 2, 2)], watermark=16, late=15) == [("b", 2)]
     assert fresh.bundle(watermark=30, late=16) == []
     assert rows(path.with_name("another.sqlite"), "SELECT count(*) FROM windows") == [(0,)]
+
+
+def test_a_bundle_looks_at_the_windows_that_it_touches(rig):
+    counting = rig(Count(), windowing=FixedWindows(10))
+    counting.bundle([(f"k{number}", 0, 10 * number) for number in range(200)])
+    assert counting.due == Due(10 * SECOND, None)
+    with mock.patch.object(FixedWindows, "decode_window", autospec=True, side_effect=FixedWindows.decode_window) as decoded:
+        counting.bundle([("k7", 0, 70)], watermark=5)
+        assert counting.due == Due(10 * SECOND, None)
+    assert decoded.call_count < 20
+
+
+def test_windows_that_another_worker_opened_and_closed_are_known(rig):
+    options = {"windowing": FixedWindows(10)}
+    first = rig(CombinePerKey(Sum()), **options)
+    second = rig(CombinePerKey(Sum()), first.store, **options)
+    first.bundle([("a", 1, 15)])
+    second.bundle([("a", 2, 5), ("a", 4, 25)])
+    first.open()
+    assert first.due == Due(10 * SECOND, None)
+    first.backend.commit(first.store)
+    assert second.bundle(watermark=20) == [("a", 2), ("a", 1)]
+    assert first.bundle(watermark=20, late=20) == []
+    assert first.due == Due(30 * SECOND, None)
+    assert first.bundle(watermark=30, late=20) == [("a", 4)]
+
+
+@pytest.mark.parametrize("abandons", [True, False])
+def test_windows_of_a_bundle_that_came_to_nothing_are_forgotten(rig, abandons):
+    summing = rig(CombinePerKey(Sum()), windowing=FixedWindows(10))
+    summing.bundle([("a", 1, 35)])
+    summing.open()
+    taken = summing.runner.elements([("a", 1)], [5 * SECOND])
+    clocks = Clocks(NEVER * SECOND, 0, 0)
+    for state, _, _ in summing.backend.parts(taken.slots, clocks, summing.runner):
+        summing.runner.run(state, taken, clocks, 0)
+    assert summing.due == Due(10 * SECOND, None)
+    if abandons:
+        summing.backend.abandon()
+    summing.store.rollback()
+    summing.open()
+    assert summing.due == Due(40 * SECOND, None)
+    summing.backend.commit(summing.store)
+    assert summing.bundle(watermark=40) == [("a", 1)]
 
 
 # --- the file -----------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class TestJudge:
         found = judge(Story(batches=4, commit_ms=500, checkpoint_ms=90_000).history())
         assert found.level == Level.OK
         assert found.measure("update_ms").level == Level.UNKNOWN
-        assert "There are only" in found.notes[0]
+        assert "not counting the first of each run: 2 so far" in found.notes[0]
 
     def test_but_by_what_they_hold(self):
         found = judge(Story(batches=4, memory_bytes=5 << 30).history())
@@ -72,7 +72,7 @@ class TestJudge:
         found = judge(story.history(), running=False)
         assert found.symptoms[0].name == "failed"
         assert "after micro-batch 299" in found.symptoms[0].evidence
-        assert "ValueError: amount\\nis missing" in found.symptoms[0].evidence
+        assert "ValueError: amount · is missing" in found.symptoms[0].evidence
         assert judge(story.history(), running=True).symptom("failed") is None
 
     def test_a_job_that_was_killed(self):

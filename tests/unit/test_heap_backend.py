@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import random
 from typing import Any
 
@@ -232,6 +233,17 @@ def test_the_snapshot_of_an_empty_state_has_no_segments():
     assert list(store.committed) == [HEAD]
     assert (head_of(store).parts, head_of(store).base, head_of(store).last) == (0, 2, 2)
     assert values_in(HeapBackend(LAYOUT), store) == {}
+
+
+@pytest.mark.parametrize(("kept", "most"), [(0, 200), (800_000, 200), (4_000_000, 976)])
+def test_small_deltas_pay_for_a_large_snapshot(kept, most):
+    options = HeapOptions()
+    head = Head(base=10, last=10 + most, snapshot_bytes=kept, delta_bytes=most * 150)
+    assert not options.is_due(head)
+    assert options.is_due(dataclasses.replace(head, last=head.last + 1))
+    assert not HeapOptions(spread=0.5).is_due(dataclasses.replace(head, last=10 + most * 3 // 2))
+    assert HeapOptions(spread=0.5).is_due(dataclasses.replace(head, last=11 + most * 3 // 2))
+    assert HeapOptions(deltas_max=100).is_due(head)
 
 
 def test_spread_shifts_the_limits():

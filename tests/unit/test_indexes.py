@@ -58,7 +58,7 @@ def feed(runtime: MemoryRuntime, *elements: Any, time: float = 0) -> None:
 
 def size_of(index: Any) -> int:
     """All that an index holds, entries and traces."""
-    return sum(map(len, index._at.values())) + len(index._times)
+    return sum(len(index.placed_at(time)) for time in index._at) + len(index._times)
 
 
 def test_dropped_windows_are_not_kept_alive():

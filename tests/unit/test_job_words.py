@@ -145,3 +145,11 @@ def test_a_job_that_cannot_be_built_is_called_a_job(tmp_path):
         hf.Job("rides", checkpoint=str(tmp_path), min_pause=30_000, tolerable_failures=-1)
     assert str(refused.value).startswith("The job 'rides' cannot be built: 2 problems.")
     assert "tolerable_failures, is -1" in str(refused.value)
+
+
+@pytest.mark.parametrize("given", [None, "", " ", 7])
+def test_a_checkpoint_is_a_path(given):
+    """Text of None would be one, of a directory that nobody would look for."""
+    with pytest.raises(InvalidStep, match="give the path of a directory") as refused:
+        hf.Job("j", checkpoint=given)
+    assert f"checkpoint is {given!r}" in str(refused.value)

@@ -77,6 +77,21 @@ def test_a_secret_that_is_written_down_is_refused_and_not_shown(make, option):
     assert "hunter2" not in str(raised.value)
 
 
+@pytest.mark.parametrize("make", [source, sink])
+def test_a_login_of_which_a_part_is_written_down(make):
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    user, secret = hf.sources.FromEnv("USER"), hf.sources.FromEnv("PASSWORD")
+    for given in ('password="hunter2"', "password = 'hunter2'", "clientSecret=hunter2"):
+        with pytest.raises(InvalidStep, match="is written down; give hf") as raised:
+            make(options={LOGIN: f'{module} username="{user}" {given};'})
+        assert "hunter2" not in str(raised.value)
+    assert make(options={LOGIN: f'{module} tokenauth="true" username="me" password="{secret}";'})
+
+
+def test_an_address_is_no_secret():
+    assert source(options={"kafka.sasl.oauthbearer.token.endpoint.url": "https://login.example/token"})
+
+
 class TestSecrets:
     def test_as_a_text_they_are_references(self, tmp_path):
         from_env, from_file = hf.sources.FromEnv("PASSWORD"), hf.sources.FromFile(tmp_path / "secret")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.checkpoint.files.local import LocalFiles
-from holdfast.checkpoint.leftovers import remove_leftovers, remove_uncommitted_state
+from holdfast.checkpoint.leftovers import has_begun, remove_leftovers, remove_uncommitted_state
 
 
 @pytest.mark.parametrize(("committed", "kept"), [([], 0), ([0], 1), ([0, 1, 2], 3)])
@@ -52,3 +52,21 @@ def test_an_entry_that_was_never_finished_goes_if_there_is_no_other(tmp_path, fi
     folders = ["offsets", "commits", "sources/0"] if finished else ["sources/0"]
     entries = {f"{folder}/{name}" for folder in folders for name in (".0.5f3e.tmp", "..0.5f3e.tmp.crc")}
     assert left == (entries | {finished} if finished else entries)
+
+
+@pytest.mark.parametrize(
+    ("planned", "committed", "begun"),
+    [([], [], False), ([0], [], False), ([0], [0], True), ([1], [], True), ([], [0], True)],
+)
+def test_state_of_a_first_micro_batch_that_was_never_committed(tmp_path, planned, committed, begun):
+    """All of it goes, with what describes it: the code may be another by now."""
+    for name in ("state/0/_metadata/v2/0", "state/0/_stateSchema/default/0_a", "state/0/0/1.changelog"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    for folder, numbers in (("offsets", planned), ("commits", committed)):
+        (tmp_path / folder).mkdir()
+        for number in numbers:
+            (tmp_path / folder / str(number)).touch()
+    assert has_begun(LocalFiles(), str(tmp_path)) is begun
+    remove_leftovers(LocalFiles(), str(tmp_path))
+    assert (tmp_path / "state").exists() is begun

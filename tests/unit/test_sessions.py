@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import CoderError, CombinePerKey, GlobalWindow, Max, Sessions, Timestamp, UserCodeError
+from holdfast import CoderError, CombinePerKey, GlobalWindow, HoldfastError, Max, Sessions, Timestamp, UserCodeError
 from holdfast.engine.backends.heap import HeapBackend
 from holdfast.engine.run.bundle import run_bundle
 from holdfast.engine.run.choice import make_runner
@@ -27,6 +27,7 @@ from holdfast.model.coders.sessions import SessionsCoder
 from holdfast.model.functions.grouping import build_grouping
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.state.sessions import SessionsStateSpec
+from holdfast.model.time.units import MAX_MICROS
 from holdfast.testing.memory_store import MemoryStore
 
 CODER = SessionsCoder(["n", "seen"], [VarIntCoder(), ListCoder(VarIntCoder())])
@@ -176,7 +177,7 @@ def test_a_session_is_due_at_its_end_and_after_its_result_when_it_expires():
     assert table.due_of(TWO) == 9
     assert table.due_of(TWO[6:]) == 124
     assert table.due_of((*TWO[6:], 30, 40, 0, 0, 0, SEEN)) == 40
-    assert table.due_of((5, 2**63 - 2, 1, 1, 3, SEEN)) == 2**63 - 1
+    assert table.due_of((5, MAX_MICROS - 2, 1, 1, 3, SEEN)) == MAX_MICROS
 
 
 def test_the_index_is_made_when_it_is_needed_and_kept_by_what_is_applied():
@@ -306,6 +307,14 @@ def test_an_error_of_a_combiner_names_the_key_and_leaves_nothing_behind():
     runner, fresh = runner, of_count(Refusing())[1]
     runner.run(fresh, first, clocks, 1)
     assert fresh.window(GlobalWindow()).sessions.index.next_time == 6
+
+
+def test_an_error_of_a_time_without_room_for_a_session_names_the_key():
+    runner, state = of_count(Refusing())
+    elements = runner.elements([("a", 1), ("b", 2), ("c", 3)], [5, MAX_MICROS - 5, 7])
+    with pytest.raises(HoldfastError, match="beyond all timestamps") as refused:
+        runner.run(state, elements, Clocks(0, 0, 0), 0)
+    assert refused.value.context["key"] == "b"
 
 
 def of_count(combiner):

@@ -23,6 +23,12 @@ def test_a_path_that_names_its_file_system_is_taken_at_its_word(master, path):
     assert resolved(session(master, "hdfs://name:8020"), path) == path
 
 
+@pytest.mark.parametrize("path", ["file:data/c", "file://data/c", "file:", "file://localhost/data/c"])
+def test_after_file_comes_an_absolute_path(path):
+    with pytest.raises(hf.CheckpointError, match="has no absolute path after 'file:'"):
+        resolved(session("local", None), path)
+
+
 @pytest.mark.parametrize("default", ["file:///", None])
 @pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[2,1,1024]"])
 def test_on_one_machine_it_is_local(master, default):

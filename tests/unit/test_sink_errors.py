@@ -29,6 +29,10 @@ class Own(hf.sinks.Sink):
     [
         (lambda: hf.sinks.Postgres("host=nowhere", ""), "Postgres"),
         (lambda: hf.sinks.DuckDB("", "t"), "DuckDB"),
+        (lambda: hf.sinks.DuckDB(None, "t"), "DuckDB"),
+        (lambda: hf.sinks.Sqlite(None, "t"), "Sqlite"),
+        (lambda: hf.sinks.Parquet(None), "Parquet"),
+        (lambda: hf.sinks.Parquet(""), "Parquet"),
         (lambda: hf.sinks.Sqlite(":memory:", "t"), "Sqlite"),
         (lambda: hf.sinks.Delta(""), "Delta"),
         (lambda: hf.sinks.Delta("/nowhere", partition_by=7), "Delta"),

@@ -32,7 +32,7 @@ from holdfast.checkpoint.store.changelog import first_label, read_changelog
 from holdfast.checkpoint.store.rows import blob_key, blob_of_value, key_label, key_of_blob
 from holdfast.checkpoint.store.streams import plain_bytes
 from holdfast.errors import CheckpointError, CorruptState, NeedsSpark
-from holdfast.ops import StateReader, checkpoint_verify, state_ls, state_show
+from holdfast.ops import StateReader, checkpoint_show, checkpoint_verify, state_ls, state_show
 
 STORED = Path(__file__).parent.parent / "stored" / "sessions@0.1.tar.gz"
 LAST = 1
@@ -248,6 +248,14 @@ class TestForeign:
         with pytest.raises(NeedsSpark) as refused:
             state_ls(None, str(path))
         assert "session" in refused.value.todo
+
+    def test_the_format_with_a_file_for_each_attempt_is_no_damage(self, path):
+        for file in [*path.glob("state/0/0/*.changelog"), *path.glob("state/0/0/*.zip")]:
+            file.rename(file.with_name(f"{file.stem}_4acc680e-2eb7-496e-9e4c-9e792dc79c32{file.suffix}"))
+        for look in (state_ls, checkpoint_show, checkpoint_verify):
+            with pytest.raises(CheckpointError, match="checkpoint format 2") as refused:
+                look(None, str(path))
+            assert not isinstance(refused.value, CorruptState)
 
     def test_a_state_variable_that_expires(self, path):
         metadata = path / "state/0/_metadata/v2/0"

@@ -655,6 +655,18 @@ class TestCommand:
         assert TOKEN not in rest + said
 
 
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_a_browser_is_opened_without_a_token_alone(checkpoint, monkeypatch, token):
+    """All users of a machine see the command lines of its processes, and so the address that a browser is given."""
+    opened: list[str] = []
+    address = Address("127.0.0.1", 4141, token)
+    monkeypatch.setattr("holdfast.ui.serve.serve", lambda *given, on_ready, **named: on_ready(address))
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main(["ui", str(checkpoint), *(() if token is None else ("--token", token))]) == 0
+    assert opened == ([address.url] if token is None else [])
+
+
 def test_static_files_are_packed() -> None:
     """What the page loads is declared as data of the package."""
     static = Path(__file__).parents[2] / "src" / "holdfast" / "ui" / "static"

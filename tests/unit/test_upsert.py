@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import re
 import sqlite3
 from contextlib import closing
@@ -47,6 +48,16 @@ class Rows:
 
     def collect(self):
         return [Row(**row) for row in self.toArrow().to_pylist()]
+
+
+class Columns:
+    """What a sink needs of a DataFrame, from Arrow's columns."""
+
+    def __init__(self, **columns):
+        self._table = pa.table(columns)
+
+    def toArrow(self):
+        return self._table
 
 
 class OldSink(hf.sinks.Sink):
@@ -177,6 +188,25 @@ class TestSqlite:
         sqlite(tmp_path, both).write_batch(Rows(("a", 1), ("a", 1), ("a", 2)), BatchInfo("q", 0))
         assert read(tmp_path) == [("a", 1), ("a", 2)]
 
+    def test_a_table_with_the_name_of_the_rows_that_come(self, tmp_path):
+        """SQLite would take `excluded` for the table, and leave the old row."""
+        sink = hf.sinks.Sqlite(tmp_path / "rows.db", "Excluded").upserting(BY_K)
+        for batch in range(2):
+            sink.write_batch(Rows(("a", batch)), BatchInfo("q", batch))
+        assert read(tmp_path, "excluded") == [("a", 1)]
+
+    @pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()], ids=str)
+    @pytest.mark.parametrize("upsert", [None, BY_K])
+    def test_times_that_python_has_not(self, tmp_path, kind, upsert):
+        number = 3_000_000 if kind == pa.date32() else 2**62
+        far = pa.array([number], pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+        for column, said in (
+            (far, "A time in the column 'k' is not within"),
+            (pa.array([[far[0]]]), "cannot be written as"),
+        ):
+            with pytest.raises(hf.SinkError, match=said):
+                sqlite(tmp_path, upsert if column is far else None).write_batch(Columns(k=column), BatchInfo("q", 0))
+
     def test_whole_numbers_as_key(self, tmp_path):
         """SQLite makes such a primary key the rowid."""
         for batch in range(2):
@@ -298,6 +328,15 @@ class TestWhoseItIs:
         sqlite(tmp_path).write_batch(Rows(("only 2", 20)), BatchInfo("q", 2, "p2 anew"))
         assert read(tmp_path) == [("a", 10), ("only 0", 0), ("only 1", 1), ("only 2", 20)]
 
+    def test_only_the_first_micro_batch_takes_over(self, tmp_path):
+        """A driver that is long replaced, and comes back, must not delete what its successor has."""
+        first, second = (sqlite(tmp_path, take_over=True) for _ in range(2))
+        first.write_batch(Rows(("a", 1)), BatchInfo("first", 0))
+        second.write_batch(Rows(("b", 1)), BatchInfo("second", 0))
+        with pytest.raises(hf.SinkError, match="has the rows of the query second"):
+            first.write_batch(Rows(("a", 2)), BatchInfo("first", 1))
+        assert read(tmp_path) == [("b", 1)]
+
     def test_a_list_does_not_mix_either(self):
         sink = hf.sinks.Collect()
         upserting = sink.upserting(BY_K)
@@ -311,3 +350,127 @@ class TestWhoseItIs:
         with pytest.raises(hf.SinkError, match="no value in the key"):
             upserting.write_batch(Rows(("a", 3), (None, 4)), BatchInfo("q", 1))
         assert [tuple(row) for row in sink.rows] == [("a", 2)]
+
+
+class TestTwoJobsOfOneQuery:
+    """A savepoint was restored with its query id, and has taken over the table, while the job that it is of goes on."""
+
+    @pytest.fixture(params=[None, BY_K], ids=["append", "upsert"])
+    def upsert(self, request):
+        return request.param
+
+    @pytest.fixture
+    def sinks(self, tmp_path, upsert):
+        """The one of the job that goes on, and the one of the restored job, which has taken over from micro-batch 1 on."""
+        old, new = sqlite(tmp_path, upsert), sqlite(tmp_path, upsert, take_over=True)
+        for sink, number, name in ((old, 0, "p"), (old, 1, "p"), (old, 2, "p"), (new, 1, "anew "), (new, 2, "anew ")):
+            self.write(sink, number, name)
+        return old, new
+
+    @staticmethod
+    def write(sink, number, name):
+        sink.write_batch(
+            Rows((f"{name}{number}", number)),
+            BatchInfo("q", number, f"{name}{number}", lambda n: "p0" if n == 0 else f"{name}{n}"),
+        )
+
+    def test_the_old_one_is_told(self, tmp_path, upsert, sinks):
+        before = read(tmp_path)
+        for old in (sinks[0], sqlite(tmp_path, upsert), sqlite(tmp_path, upsert, take_over=True)):
+            with pytest.raises(hf.SinkError, match="has micro-batch 2 of another job with the same query id; 3 of this one"):
+                self.write(old, 3, "p")
+        assert read(tmp_path) == before
+        self.write(sinks[1], 3, "anew ")
+        assert ("anew 3", 3) in read(tmp_path)
+
+    def test_one_that_has_begun_does_not_take_over_again(self, tmp_path, upsert, sinks):
+        """Neither when it goes on nor when it is started again after a failure."""
+        late = sqlite(tmp_path, upsert, take_over=True)
+        self.write(late, 3, "anew ")
+        self.write(sqlite(tmp_path, upsert), 4, "anew ")
+        before = read(tmp_path)
+        for _ in range(2):
+            with pytest.raises(hf.SinkError, match="micro-batches up to 4") as refused:
+                self.write(late, 4, "late ")
+            assert "make a new sink" in refused.value.todo
+            late.open(None, t.StructType([ROWS["k"], t.StructField("n", t.LongType())]), "q")
+        assert read(tmp_path) == before
+
+    def test_one_whose_rows_are_gone_although_the_last_one_is_its_own(self, tmp_path):
+        """The savepoint had micro-batch 1 as planned: the restored job writes it as the old one did, and no more."""
+        for number in range(4):
+            self.write(sqlite(tmp_path, None), number, "p")
+        info = BatchInfo("q", 1, "p1", lambda n: {0: "p0", 1: "p1"}.get(n, ""))
+        sqlite(tmp_path, None, take_over=True).write_batch(Rows(("p1", 1)), info)
+        assert read(tmp_path) == [("p0", 0), ("p1", 1)]
+        for number, take_over in ((4, False), (4, True), (3, False)):
+            with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id"):
+                self.write(sqlite(tmp_path, None, take_over=take_over), number, "p")
+        self.write(sqlite(tmp_path, None), 2, "p")
+        assert read(tmp_path) == [("p0", 0), ("p1", 1), ("p2", 2)]
+
+    def test_one_below_whose_next_micro_batch_are_rows_of_another(self, tmp_path, upsert):
+        """Its checkpoint was restored after micro-batch 0, and rescaled, which took the number 1."""
+        for number in range(4):
+            self.write(sqlite(tmp_path, upsert), number, "p")
+        before = read(tmp_path)
+        with pytest.raises(hf.SinkError, match="has micro-batch 1 of another job with the same query id; 2 of this"):
+            self.write(sqlite(tmp_path, upsert, take_over=True), 2, "anew ")
+        assert read(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["rowid", "OID", "_rowid_"])
+def test_a_column_with_the_name_of_the_number_of_rows(tmp_path, name):
+    """By which rows of others would be removed."""
+    for query in ("other", "q"):
+        for number in range(2):
+            sink = sqlite(tmp_path, None)
+            sink.write_batch(Rows((query, number + 1), names=("k", name)), BatchInfo(query, number, f"p{number}"))
+    sqlite(tmp_path, None, take_over=True).write_batch(Rows(("q", 9), names=("k", name)), BatchInfo("q", 1, "anew"))
+    assert read(tmp_path) == [("other", 1), ("other", 2), ("q", 1), ("q", 9)]
+
+
+CONVERTED = {
+    ("INTEGER", pa.string()): "007",
+    ("NUMERIC", pa.string()): "1e3",
+    ("REAL", pa.int64()): 2**53 + 1,
+    ("TEXT", pa.int64()): 7,
+    ("TEXT", pa.float64()): 0.1,
+    ("DECIMAL(3, 2)", pa.decimal128(3, 2)): decimal.Decimal("1.50"),
+    ("INTEGER", pa.duration("us")): datetime.timedelta(seconds=7),
+}
+KEPT = {
+    ("", pa.string()): "007",
+    ("BLOB", pa.float64()): 0.1,
+    ("NUMERIC", pa.float64()): 0.1,
+    ("INTEGER", pa.float64()): 1e300,
+    ("VARCHAR(9)", pa.decimal128(3, 2)): decimal.Decimal("1.50"),
+    ("BOOLEAN", pa.bool_()): True,
+    ("DOUBLE", pa.float64()): 7.0,
+    ("INTEGER", pa.binary()): b"7",
+    ("TIMESTAMP", pa.timestamp("us")): datetime.datetime(2024, 2, 29),
+    ("DATE", pa.date32()): datetime.date(2024, 2, 29),
+    ("JSON", pa.list_(pa.int64())): [7],
+}
+
+
+class TestColumnsThatAreThere:
+    """SQLite makes numbers of texts, and texts of numbers, as the type of a column suggests."""
+
+    @pytest.mark.parametrize(("declared", "kind"), list(CONVERTED), ids=str)
+    @pytest.mark.parametrize("upsert", [None, BY_K])
+    def test_types_that_change_values(self, tmp_path, declared, kind, upsert):
+        execute(tmp_path, f"CREATE TABLE counts (k TEXT PRIMARY KEY, v {declared})")
+        rows = Columns(k=pa.array(["a"]), v=pa.array([CONVERTED[declared, kind]], kind))
+        with pytest.raises(hf.SinkError, match="would convert values of the rows") as refused:
+            sqlite(tmp_path, upsert).write_batch(rows, BatchInfo("q", 0))
+        assert f"v is {declared}; the rows have " in refused.value.detail
+        assert read(tmp_path) == []
+
+    @pytest.mark.parametrize(("declared", "kind"), list(KEPT), ids=str)
+    def test_types_that_do_not(self, tmp_path, declared, kind):
+        execute(tmp_path, f"CREATE TABLE counts (v {declared})")
+        rows = Columns(v=pa.array([KEPT[declared, kind]], kind))
+        sqlite(tmp_path, None).write_batch(rows, BatchInfo("q", 0))
+        hf.sinks.Sqlite(tmp_path / "rows.db", "own").write_batch(rows, BatchInfo("q", 0))
+        assert repr(read(tmp_path)) == repr(read(tmp_path, "own"))

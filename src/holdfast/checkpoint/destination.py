@@ -15,7 +15,7 @@ from holdfast.checkpoint.files.choice import Files, normalised
 from holdfast.checkpoint.files.paths import local_path
 from holdfast.errors import CheckpointError
 
-__all__ = ["LINKED", "UNFINISHED", "building", "check_apart", "check_free", "check_links"]
+__all__ = ["LINKED", "UNFINISHED", "building", "check_apart", "check_free", "check_links", "not_written", "writing"]
 
 LINKED = "it is a link, and links are not followed"
 
@@ -25,6 +25,9 @@ UNFINISHED = ".unfinished-"
 
 def check_free(files: Files, path: str) -> None:
     """Raises CheckpointError if there is anything at a path but an empty directory."""
+    local = local_path(path)
+    if local is not None and local.is_symlink():
+        raise CheckpointError(f"{path!r} is a link.", todo="give the path that it leads to, or another")
     info = files.info(path)
     if info is None:
         return
@@ -72,13 +75,15 @@ def building(files: Files, path: str) -> Iterator[str]:
     try:
         files.make_directory(work)
         yield work
+        # What it is made from may be removed next.
+        files.make_durable(work)
         _make_way(files, path)
         files.move(work, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
             files.remove(work)
         if isinstance(error, OSError):
-            raise _not_written(path, error) from error
+            raise not_written(path, error) from error
         raise
 
 
@@ -93,10 +98,25 @@ def _make_way(files: Files, path: str) -> None:
         local.rmdir()
 
 
-def _not_written(path: str, error: OSError) -> CheckpointError:
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Raises CheckpointError if what is at a path cannot be written in this block."""
+    try:
+        yield
+    except ConnectionError:
+        # Spark is gone, which is another thing.
+        raise
+    except OSError as error:
+        raise not_written(path, error) from error
+
+
+def not_written(path: str, error: OSError) -> CheckpointError:
+    """What to raise if a directory, or something in it, cannot be written."""
     why = error.strerror or str(error)
     todo = "free some space there, or choose another path" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         todo = "choose a path that you may write to"
+    if error.errno == errno.EBUSY:
+        todo = "give a directory below it, if it is where a disk is mounted"
     detail = f"The file is {error.filename!r}." if error.filename else ""
     return CheckpointError(f"{path!r} could not be written: {why}.", detail=detail, todo=todo)

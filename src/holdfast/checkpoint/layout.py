@@ -66,6 +66,8 @@ __all__ = [
 
 _MANIFEST_VERSION = 1
 _STATE_FILE = re.compile(r"([0-9]{1,18})\.(zip|changelog)")
+_OTHER_FORMAT = re.compile(r"[0-9]{1,18}_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(?:zip|changelog)")
+"""The names of state files in the format 2, in which a version has a file for each attempt. No setting is recorded."""
 _UNKNOWN = "?"
 _TRIES = 5
 
@@ -423,6 +425,8 @@ class Checkpoint:
     def _partition(self, number: int, path: str) -> Partition:
         partition = Partition(number, path)
         for entry in self.files.entries(path) or ():
+            if _OTHER_FORMAT.fullmatch(entry.name):
+                raise _in_other_format(entry.path)
             matched = _STATE_FILE.fullmatch(entry.name)
             if matched:
                 kind = partition.snapshots if matched[2] == "zip" else partition.changelogs
@@ -442,6 +446,14 @@ class Checkpoint:
         if data is None:
             raise CorruptState(f"{path!r} is missing.", todo="go back to an earlier micro-batch, or restore a savepoint")
         return data
+
+
+def _in_other_format(path: str) -> CheckpointError:
+    setting = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+    return CheckpointError(
+        f"The state is in Spark's checkpoint format 2, which this Holdfast does not know: {path!r}.",
+        todo=f"leave it to Spark alone; or begin with a new checkpoint, without the setting {setting}",
+    )
 
 
 def last_committed(files: Files, path: str) -> int | None:

@@ -2,7 +2,8 @@
 
 `<checkpoint>/holdfast/lock.json` names the holder: the owner, its host and process, since when, and its last sign of life,
 which is renewed every ten seconds. A lock is stale if its process has ended, which is known at once on the same machine,
-or if it has given no sign of life for a minute.
+or if it has given no sign of life for a minute. One whose last sign of life is more than a minute ahead is watched: if it is
+not renewed, it is stale.
 
 Rules:
 
@@ -32,9 +33,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from holdfast.checkpoint.destination import not_written
 from holdfast.checkpoint.files.choice import Files, files_of, is_local, join
 from holdfast.checkpoint.host import ProcessId, has_ended, this_process
 from holdfast.checkpoint.notices import LOCK_VERSION, read_lock
+from holdfast.checkpoint.registry import copied_from
 from holdfast.checkpoint.turns import is_turn_of, take_turn
 from holdfast.errors import CheckpointLocked
 
@@ -70,6 +73,10 @@ class LockInfo:
         if ended is None:
             return _age(self) > _STALE_SECONDS
         return ended or self._left_over()
+
+    def is_of_the_future(self) -> bool:
+        """Whether its last sign of life is still to come, by a clock that is wrong here or there: it says nothing."""
+        return has_ended(self.process) is None and _age(self) < -_STALE_SECONDS
 
     def _left_over(self) -> bool:
         """Whether it names this process, which does not hold it: its removal failed."""
@@ -114,7 +121,7 @@ class Lock:
         self.lost: LockInfo | None = None
 
     def acquire(self) -> Lock:
-        """Takes the lock. Raises CheckpointLocked if somebody else has it."""
+        """Takes the lock. Raises CheckpointLocked if somebody else has it, CheckpointError if it cannot be written."""
         before = _held.get(self._token)
         if before is not None:
             if before.needed:
@@ -127,9 +134,11 @@ class Lock:
         try:
             _take(self._files, self._path, self._content, self._checkpoint)
             take_turn(self._files, self._checkpoint, self._token)
-        except BaseException:
+        except BaseException as error:
             self.release()
             _held.pop(self._token, None)
+            if isinstance(error, OSError):
+                raise not_written(self._checkpoint, error) from error
             raise
         self._confirmed = _awake_seconds()
         self._sweep()
@@ -315,7 +324,7 @@ def _take(files: Files, path: str, content: Callable[[], bytes], checkpoint: str
             held = _held.get(info.token)
             if held is not None:
                 held.release()
-        elif not info.is_stale() or _gives_signs(files, path, info):
+        elif not (info.is_stale() or info.is_of_the_future()) or _gives_signs(files, path, info):
             raise _locked(checkpoint, info, "is in use:")
         elif _replace(files, path, stored, content, checkpoint):
             return
@@ -407,6 +416,13 @@ def _parse(stored: bytes) -> LockInfo | None:
 
 
 def _locked(checkpoint: str, info: LockInfo, how: str) -> CheckpointLocked:
+    original = copied_from(checkpoint, info.token)
+    if original is not None:
+        return CheckpointLocked(
+            f"The checkpoint {checkpoint!r} is a copy of {original!r}, made while it was in use: {info}.",
+            detail="Files that were copied one after the other, while a job changed them, need not fit together.",
+            todo=f"take a savepoint, which disturbs nobody, and restore that: holdfast savepoint create {original} DEST",
+        )
     is_job = info.owner.startswith("job ")
     return CheckpointLocked(
         f"The checkpoint {checkpoint!r} {how} {info}.",

@@ -14,9 +14,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from holdfast.checkpoint.files.local import LocalFiles
+from holdfast.checkpoint.files.paths import local_path
 from holdfast.checkpoint.notices import read_job
 
-__all__ = ["RegisteredJob", "forget", "register", "registered"]
+__all__ = ["RegisteredJob", "copied_from", "forget", "register", "registered"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,23 @@ def registered(name: str | None = None) -> list[RegisteredJob]:
         # A user without a home.
         return []
     return [job for job in found if job is not None and name in (None, job.name)]
+
+
+def copied_from(checkpoint: str, token: str) -> str | None:
+    """The checkpoint that is in use under this lock, if this one is only a copy of it; None as far as is known."""
+    here = local_path(checkpoint)
+    for job in registered():
+        there = local_path(job.checkpoint)
+        if job.token == token and here is not None and there is not None and _are_apart(here, there):
+            return job.checkpoint
+    return None
+
+
+def _are_apart(here: Path, there: Path) -> bool:
+    try:
+        return not here.samefile(there)
+    except OSError:
+        return False
 
 
 def _folder() -> Path:

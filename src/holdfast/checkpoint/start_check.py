@@ -23,6 +23,7 @@ def check_start(files: Files, checkpoint: str, wanted: int) -> None:
     """Raises CheckpointError after an unfinished change of partitions, and CorruptState if state that a job with at least
     so many stateful operators resumes from is missing or in the wrong partition."""
     planned, committed = (_numbers(files, join(checkpoint, log)) for log in ("offsets", "commits"))
+    _check_logs(checkpoint, planned, committed)
     done = sorted(set(planned) & set(committed))
     if not done:
         return
@@ -37,6 +38,19 @@ def check_start(files: Files, checkpoint: str, wanted: int) -> None:
     problems = [problem for operator in operators for problem in misplaced(files, operator)]
     if problems:
         raise _in_wrong_places(checkpoint, problems)
+
+
+def _check_logs(checkpoint: str, planned: list[int], committed: list[int]) -> None:
+    """Spark plans a micro-batch once the one before it is committed. If an entry is missing, it would go on from an earlier
+    one, and what follows would be removed as if it had never been committed."""
+    last_plan, last_commit = (numbers[-1] if numbers else -1 for numbers in (planned, committed))
+    if last_plan - 1 <= last_commit <= last_plan:
+        return
+    lost = join("offsets", str(last_commit)) if last_commit > last_plan else join("commits", str(last_plan - 1))
+    raise CorruptState(
+        f"{join(checkpoint, lost)!r} is missing: micro-batch {max(last_plan, last_commit)} cannot have been without it.",
+        todo=f"put it back from a copy, or restore a savepoint; see what is whole: holdfast checkpoint verify {checkpoint}",
+    )
 
 
 def _numbers(files: Files, folder: str) -> list[int]:

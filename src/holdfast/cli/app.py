@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +29,9 @@ class _Savepoint(TyperGroup):
     # Any: the types are those of the command-line library below Typer, which Typer brings along.
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         names = [argument for argument in args if not argument.startswith("-")]
-        if len(names) > 1 and names[0] not in self.commands:
+        # With more than a job and a place, what looks like a command is one that was mistyped.
+        mistyped = len(names) > 2 and difflib.get_close_matches(names[0], self.commands)
+        if len(names) > 1 and names[0] not in self.commands and not mistyped:
             args = ["create", *args]
         return super().resolve_command(ctx, args)
 

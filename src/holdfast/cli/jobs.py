@@ -70,7 +70,11 @@ def _run_from(savepoint: str, partitions: int | None, script: str, arguments: li
 
     if is_local(savepoint):
         # What is no savepoint is told before the script does anything.
-        read_savepoint(files_of(None, savepoint), savepoint)
+        try:
+            read_savepoint(files_of(None, savepoint), savepoint)
+        except CheckpointError as error:
+            error.todo += "; if the job has begun from it already, leave out -s"
+            raise
     begins = BeginFrom(savepoint, partitions)
     with beginning_with(begins):
         code = run_script(script, arguments)

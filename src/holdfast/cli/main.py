@@ -39,10 +39,10 @@ _FILES = (
 
 def commands(word: str | None = None) -> typer.Typer:
     """The command line with all commands; or with those of the file that has the name of the first word, if there is one: to
-    import the others takes as long as to look at a key."""
+    import the others takes as long as to look at a key. The version needs none of them."""
     from holdfast.cli.app import app
 
-    for name in [word] if word in _FILES else _FILES:
+    for name in () if word == "--version" else [word] if word in _FILES else _FILES:
         importlib.import_module(f"holdfast.cli.{name}")
     return app
 

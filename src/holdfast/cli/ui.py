@@ -40,7 +40,9 @@ def ui(
         list[str] | None, typer.Option(metavar="DIR", help="Show savepoints in this folder, too; may be given again.")
     ] = None,
     trust_pickle: TrustPickle = False,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    no_open: Annotated[
+        bool, typer.Option("--no-open", help="Do not open a browser; none is opened if there is a token.")
+    ] = False,
     parent_pid: Annotated[int | None, typer.Option(min=1, help="End when this process has ended.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -68,7 +70,8 @@ def ui(
             say("Ctrl-C ends it.")
         # Whoever started it waits for the first line.
         sys.stdout.flush()
-        if not as_json and not no_open and sys.stdout.isatty():
+        # A browser is given the address on its command line, which all users of the machine can see: none that has a token.
+        if not as_json and not no_open and address.token is None and sys.stdout.isatty():
             webbrowser.open(address.url)
 
     # A job that starts its own dashboard may not have made its checkpoint yet.

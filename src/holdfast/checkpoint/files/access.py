@@ -78,6 +78,9 @@ class Files(abc.ABC):
     def remove(self, path: str) -> None:
         """Removes a file, or a directory with its content; does nothing if there is none."""
 
+    def make_durable(self, path: str) -> None:  # noqa: B027
+        """Has everything below a directory outlast a loss of power, where that is not so already."""
+
     @abc.abstractmethod
     def sha256(self, path: str) -> str:
         """The SHA-256 of a file, in hexadecimal."""

@@ -28,6 +28,14 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
+def _sync(path: str) -> None:
+    opened = os.open(path, os.O_RDONLY | _NO_FOLLOW)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 def _checksum(path: Path) -> Path:
     return path.with_name(f".{path.name}.crc")
 
@@ -130,6 +138,14 @@ class LocalFiles(Files):
         with open(os.open(self._path(path), os.O_RDONLY | _NO_FOLLOW), "rb") as source, target.open("wb") as copy:
             shutil.copyfileobj(source, copy, BLOCK_BYTES)
         _checksum(target).unlink(missing_ok=True)
+
+    def make_durable(self, path: str) -> None:
+        for folder, _, names in os.walk(self._path(path)):
+            for name in names:
+                _sync(os.path.join(folder, name))
+            # Some file systems cannot do this, and need not.
+            with contextlib.suppress(OSError):
+                _sync(folder)
 
     def sha256(self, path: str) -> str:
         digest = hashlib.sha256()

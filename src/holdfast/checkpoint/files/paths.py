@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
-__all__ = ["is_local", "join", "local_path", "normalised"]
+__all__ = ["for_reader", "is_local", "join", "local_path", "normalised"]
 
 
 def join(path: str, *names: str) -> str:
@@ -22,6 +23,11 @@ def normalised(path: str) -> str:
     """A path as Spark would write it: absolute, with its scheme, and nothing in it escaped."""
     local = local_path(path)
     return path.rstrip("/") if local is None else f"file:{os.path.abspath(local)}"
+
+
+def for_reader(path: str) -> str:
+    """A path as Spark's readers of files want it, which would take some characters for a pattern."""
+    return re.sub(r"([\\*?{}\[\]])", r"\\\1", normalised(path))
 
 
 def local_path(path: str) -> Path | None:

@@ -25,6 +25,7 @@ def resolved(spark: SparkSession, path: str) -> str:
     A path with `file:` is accepted: it may be a mount that all nodes share.
     """
     if not is_local(path) or _names_file_system(path):
+        _check_absolute(path)
         return path
     default = _default_file_system(spark)
     if urlparse(default).scheme not in ("", "file"):
@@ -44,6 +45,17 @@ def resolved(spark: SparkSession, path: str) -> str:
         raise CheckpointError(f"The checkpoint {path!r} is a file; it must be a directory.", todo="give another path")
     # Made absolute now: the process may change its directory.
     return os.path.abspath(path)
+
+
+def _check_absolute(path: str) -> None:
+    """Raises CheckpointError if it is not clear where a path with `file:` leads: what looks like its first directory may be
+    one in the present directory, or a host."""
+    scheme, _, rest = path.partition(":")
+    if scheme == "file" and (not rest.startswith("/") or (rest.startswith("//") and not rest.startswith("///"))):
+        raise CheckpointError(
+            f"The checkpoint {path!r} has no absolute path after 'file:'.",
+            todo=f"write file:///{rest.lstrip('/')} if that is meant, or leave out 'file:'",
+        )
 
 
 def _names_file_system(path: str) -> bool:

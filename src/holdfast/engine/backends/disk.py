@@ -24,7 +24,7 @@ from typing import Any
 
 from holdfast.engine.backends.disk_due import DueTimes
 from holdfast.engine.backends.disk_file import MEMORY_BYTES, WorkingFile
-from holdfast.engine.backends.disk_rows import KeyRows, KnownWindow
+from holdfast.engine.backends.disk_rows import KeyRows
 from holdfast.engine.backends.protocol import Commit, Due, Limiting, Part, Schedule
 from holdfast.engine.log.blob import DROP_WINDOW, NOTE, Blob, Section
 from holdfast.engine.log.chain import SnapshotOptions, append, delta_name, missed, read_head, whole
@@ -39,7 +39,7 @@ from holdfast.engine.state.sweeping import sweep_budget
 from holdfast.engine.tables import Slot
 from holdfast.errors import CorruptState
 from holdfast.model.present import BundleClocks
-from holdfast.model.windows.ready import GlobalWindow, GlobalWindows
+from holdfast.model.windows.ready import GlobalWindows
 
 __all__ = ["DiskBackend"]
 
@@ -99,7 +99,7 @@ class DiskBackend:
         for chunk in self._due_chunks(clocks, runner, positions):
             yield from self._part(chunk, [])
         for chunk in self._due.expired(clocks, sweep_budget(len(slots))):
-            yield from self._part(chunk, [], sweep=len(chunk) * len(self._layout.stamps))
+            yield from self._part(chunk, [], sweeps=True)
 
     def limit(self, limiter: Limiting) -> None:
         suspects = list(map(slot_to_bytes, limiter.suspects))
@@ -121,12 +121,14 @@ class DiskBackend:
     def _commit(self, store: BlobStore) -> Commit:
         if not self._sections:
             self._file.commit()
+            self._rows.windows.committed(self._head.token)
             return Commit(0, 0, *self._costs)
         began = time.perf_counter_ns()
         appended = append(store, self._head, self._sections, self._options, self._snapshot())
         self._head = appended.head
         self._note_head(appended.head)
         self._file.commit()
+        self._rows.windows.committed(self._head.token)
         self._sections = []
         took = (time.perf_counter_ns() - began) // 1000 if appended.snapshot_bytes else 0
         return Commit(appended.delta_bytes, appended.snapshot_bytes, *self._costs, took)
@@ -150,8 +152,7 @@ class DiskBackend:
             ) from error
 
     def next_due(self, runner: Schedule) -> Due:
-        windows = (self._window_due(data, known, runner) for data, known in self._rows.windows.items())
-        event = [self._due.next_event, *windows]
+        event = [self._due.next_event, self._rows.windows.next_due(runner)]
         return Due(min((when for when in event if when is not None), default=None), self._due.next_real)
 
     def everything(self, store: BlobStore) -> Iterator[KeyGroupState]:
@@ -191,13 +192,13 @@ class DiskBackend:
             self._ledger = Ledger(int(meta.get("keys", 0)), int(meta.get("bytes", 0)))
             if "keys" not in meta:
                 token, last = (NO_TOKEN, 0) if not meta else (None, 0)
-        self._rows.read_windows()
+        self._rows.windows.begin(meta.get("token"))
         if (token, last) == (head.token, head.last):
             return
         behind = missed(store, head, token, last)
         if behind is None:
             self._file.empty()
-            self._rows.windows = {}
+            self._rows.windows.empty()
             if self._ledger is not None:
                 self._ledger = Ledger()
             for name, blob in whole(store, head):
@@ -214,7 +215,7 @@ class DiskBackend:
         if self._ledger is not None:
             rows += [("keys", self._ledger.keys), ("bytes", self._ledger.total)]
         self._file.many("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
-        self._rows.write_windows()
+        self._rows.windows.write()
 
     def _replay(self, name: str, blob: Blob) -> None:
         """Applies a blob to the file."""
@@ -256,15 +257,16 @@ class DiskBackend:
             self._rows.forget(window, names)
             if self._due.is_kept:
                 self._due.save(self._load(names)[0], names)
-        self._rows.windows.pop(window, None)
+        self._rows.windows.drop(window)
 
     # Parts.
 
-    def _part(self, names: list[bytes], positions: list[int], sweep: int = 0) -> Iterator[Part]:
+    def _part(self, names: list[bytes], positions: list[int], *, sweeps: bool = False) -> Iterator[Part]:
         state, before = self._load(names)
         state.reindex()
         state.ledger = self._ledger
-        yield Part(state, positions, sweep)
+        cells = (window.tables[cell].values for window in state.windows.values() for cell in self._layout.stamps)
+        yield Part(state, positions, sum(map(len, cells)) if sweeps else 0)
         touched = {(w.data, slot) for w in state.windows.values() for table in w.tables for slot in table.changes}
         for data in state.dropped:
             gone = [slot for window, slot in before if window == data]
@@ -292,21 +294,9 @@ class DiskBackend:
             return
         yield from self._due.timers(clocks)
         watermark = max(clocks.late, clocks.watermark)
-        windows = self._rows.windows
-        for data, known in sorted(windows.items()):
-            due = self._window_due(data, known, runner)
-            if due is None or due > watermark:
-                continue
+        for data in self._rows.windows.due(watermark, runner):
             yield from self._rows.keys_of(data, done)
-            if data in windows:
-                windows[data] = windows[data]._replace(fired=True)
-
-    def _window_due(self, data: bytes, known: KnownWindow, runner: Schedule) -> int | None:
-        window = self._layout.step.windowing.window_fn.decode_window(data)
-        if isinstance(window, GlobalWindow):
-            return None
-        end = int(window.end.micros)
-        return runner.window_due(end, end + self._layout.step.windowing.allowed_lateness.micros, known.fired)
+            self._rows.windows.fire(data)
 
     def _snapshot(self) -> Iterator[list[Section]]:
         """The whole state as segments, some keys at a time."""

@@ -116,7 +116,7 @@ def _due_times(state: KeyGroupState) -> dict[tuple[Slot, int], int]:
             times[name] = min(when, times.get(name, when))
         if layout.held is not None:
             for slot, series in window.held.values.items():
-                when = series.times[0] + lateness
+                when = series.first + lateness
                 times[slot, _EVENT] = min(when, times.get((slot, _EVENT), when))
         if layout.sessions is not None:
             table = window.sessions

@@ -1,19 +1,20 @@
-"""Moves keys and windows between the rows of a disk backend's file and the tables of a state."""
+"""Moves keys between the rows of a disk backend's file and the tables of a state."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import ormsgpack
 
 from holdfast.engine.backends.disk_file import DamagedFile, WorkingFile
+from holdfast.engine.backends.disk_windows import KnownWindows
 from holdfast.engine.state.key_group import KeyGroupState, Layout, WindowState
 from holdfast.engine.state.keys import slot_from_bytes, slot_to_bytes
 from holdfast.engine.tables import Slot
 from holdfast.errors import CoderError
 
-__all__ = ["KeyRows", "KnownWindow"]
+__all__ = ["KeyRows"]
 
 _IN_WINDOW = "SELECT slot FROM cells WHERE window = ? AND slot > ? ORDER BY slot LIMIT ?"
 _ALL = "SELECT DISTINCT slot FROM cells WHERE slot > ? ORDER BY slot LIMIT ?"
@@ -21,39 +22,22 @@ _HEAVIEST = "SELECT slot FROM cells GROUP BY slot ORDER BY sum(length(data)) DES
 _WANTED = "SELECT cells.slot, cells.window, cells.data FROM temp.wanted CROSS JOIN cells ON cells.slot = wanted.slot"
 
 
-class KnownWindow(NamedTuple):
-    """What the file records about a window."""
-
-    rows: int
-    fired: bool
-
-
 class KeyRows:
-    """The tables `cells` and `windows`. Keys are bytes, at most `part_keys` at a time."""
+    """The table `cells`. Keys are bytes, at most `part_keys` at a time."""
 
     def __init__(self, file: WorkingFile, layout: Layout, part_keys: int, *, is_windowed: bool) -> None:
         self._file = file
         self._layout = layout
         self._part_keys = part_keys
         self._is_windowed = is_windowed
-        self.windows: dict[bytes, KnownWindow] = {}
-        """The windows that have rows; empty if all rows belong to the global window."""
-
-    def read_windows(self) -> None:
-        found = self._file.sql("SELECT window, rows, fired FROM windows")
-        self.windows = {window: KnownWindow(rows, bool(fired)) for window, rows, fired in found}
+        self.windows = KnownWindows(file, layout)
 
     def count(self) -> int:
         """How many (key, window) pairs there are."""
         if self._is_windowed:
-            return sum(window.rows for window in self.windows.values())
+            return sum(window.rows for window in self.windows.known.values())
         count: int = self._file.sql("SELECT count(*) FROM cells").fetchone()[0]
         return count
-
-    def write_windows(self) -> None:
-        self._file.sql("DELETE FROM windows")
-        known = [(data, window.rows, window.fired) for data, window in self.windows.items()]
-        self._file.many("INSERT INTO windows VALUES (?, ?, ?)", known)
 
     def load(self, names: list[bytes]) -> tuple[KeyGroupState, dict[tuple[bytes, Slot], None]]:
         """The state of some keys, and its (window, slot) pairs, in the order of their bytes."""
@@ -71,7 +55,7 @@ class KeyRows:
         except (CoderError, ValueError, TypeError, AttributeError, LookupError) as error:
             raise DamagedFile(f"one of its rows makes no sense: {error}") from error
         for data, window_state in state.windows.items():
-            window_state.fired = data in self.windows and self.windows[data].fired
+            window_state.fired = self.windows.has_fired(data)
         return state, before
 
     def save(self, state: KeyGroupState, touched: Iterable[tuple[bytes, Slot]]) -> None:
@@ -88,10 +72,7 @@ class KeyRows:
         self._file.many("INSERT OR REPLACE INTO cells VALUES (?, ?, ?)", written)
         self._file.many("DELETE FROM cells WHERE slot = ? AND window = ?", gone)
         for data, change in counts.items():
-            known = self.windows.get(data, KnownWindow(0, False))
-            self.windows[data] = KnownWindow(known.rows + change, known.fired)
-            if self.windows[data].rows <= 0:
-                del self.windows[data]
+            self.windows.count(data, change)
 
     def _counts(self, written: list[Any], gone: list[Any]) -> dict[bytes, int]:
         """How much the number of keys in each window changes."""

@@ -18,7 +18,7 @@ from holdfast.engine.backends.protocol import Commit, Due, Limiting, Part, Sched
 from holdfast.engine.log.blob import Blob
 from holdfast.engine.log.chain import HEAD, SnapshotOptions, append, delta_name, missed, read_head, segment_name, whole
 from holdfast.engine.log.head import Head
-from holdfast.engine.log.sections import apply_sections, delta_sections, section_bytes, segments
+from holdfast.engine.log.sections import KeyBlocks, apply_sections, delta_sections, section_bytes, segments
 from holdfast.engine.log.store import BlobStore
 from holdfast.engine.metrics.holding import Holding, Recount
 from holdfast.engine.state.following import Follower
@@ -146,7 +146,8 @@ class HeapBackend:
         """Reads everything: the snapshot, then the deltas after it."""
         self._state = KeyGroupState(self._layout)
         self._meter = MemoryMeter()
+        blocks = KeyBlocks()
         for name, blob in whole(store, head):
-            apply_sections(self._state, blob.sections, name)
+            apply_sections(self._state, blob.sections, name, blocks=blocks)
         self._state.reindex()
         self.loads += 1

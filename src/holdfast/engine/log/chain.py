@@ -24,29 +24,41 @@ HEAD = "head"
 _RESTORE = "restore the checkpoint from a copy, or go back to an earlier micro-batch"
 
 
+_DELTAS_MAX = 200
+_BYTES_PER_DELTA = 4096
+"""Reading a delta takes a call of the store, and that about as long as decoding so much of a snapshot, or twice that."""
+
+
 class SnapshotOptions:
     """When to write a snapshot: once the deltas, before compression, are larger than both `snapshot_ratio` times the last
-    snapshot and `delta_bytes_min`, or there are more than `deltas_max`. `spread` (0 to 1) shifts these limits, so that key
-    groups with equal load do not all write one in the same micro-batch."""
+    snapshot and `delta_bytes_min`, or there are more than `deltas_max`. If that is not given, it is 200, or one for each
+    4 KiB of the last snapshot: the larger that is, the more small deltas pay for the next. `spread` (0 to 1) shifts these
+    limits, so that key groups with equal load do not all write one in the same micro-batch."""
 
     def __init__(
         self,
         *,
         snapshot_ratio: float = 1.0,
         delta_bytes_min: int = 256 * 1024,
-        deltas_max: int = 200,
+        deltas_max: int | None = None,
         segment_bytes_max: int = 4 * 1024 * 1024,
         spread: float = 0.0,
     ) -> None:
         self.snapshot_ratio = snapshot_ratio * (1 + spread)
         self.delta_bytes_min = int(delta_bytes_min * (1 + spread))
-        self.deltas_max = int(deltas_max * (1 + spread))
+        self.deltas_max = None if deltas_max is None else int(deltas_max * (1 + spread))
+        self._spread = spread
         self.segment_bytes_max = segment_bytes_max
 
     def is_due(self, head: Head) -> bool:
-        if head.last - head.base > self.deltas_max:
+        if head.last - head.base > self._most_deltas(head):
             return True
         return head.delta_bytes > max(self.delta_bytes_min, self.snapshot_ratio * head.snapshot_bytes)
+
+    def _most_deltas(self, head: Head) -> int:
+        if self.deltas_max is not None:
+            return self.deltas_max
+        return int(max(_DELTAS_MAX, head.snapshot_bytes // _BYTES_PER_DELTA) * (1 + self._spread))
 
 
 class Appended(NamedTuple):

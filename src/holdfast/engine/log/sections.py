@@ -13,7 +13,7 @@ from holdfast.engine.state.keys import decode_slots, encode_slots
 from holdfast.engine.tables.base import Rows, Slot
 from holdfast.errors import CoderError, CorruptState
 
-__all__ = ["apply_sections", "delta_sections", "dropped_keys", "section_bytes", "segments"]
+__all__ = ["KeyBlocks", "apply_sections", "delta_sections", "dropped_keys", "section_bytes", "segments"]
 
 _CHUNK_KEYS = 10_000
 
@@ -70,11 +70,36 @@ def _section(window: WindowState, cell: str, rows: Rows) -> Section:
     return Section(window.data, cell, rows.operation, encode_slots(rows.keys), rows.columns)
 
 
-def apply_sections(state: KeyGroupState, sections: list[Section], name: str, follower: Follower | None = None) -> None:
-    """Applies the sections of the blob `name` to a committed state. Without a follower its indexes must be made anew."""
+class KeyBlocks:
+    """The keys of blocks that were decoded before. The tables of a window mostly have the same keys in the same order, which
+    are then decoded once, and in memory once."""
+
+    def __init__(self) -> None:
+        self._window = b""
+        self._known: dict[bytes, list[Slot]] = {}
+
+    def decode(self, window: bytes, block: bytes) -> list[Slot]:
+        if window != self._window:
+            self._window, self._known = window, {}
+        slots = self._known.get(block)
+        if slots is None:
+            slots = self._known[block] = decode_slots(block)
+        return slots
+
+
+def apply_sections(
+    state: KeyGroupState,
+    sections: list[Section],
+    name: str,
+    follower: Follower | None = None,
+    blocks: KeyBlocks | None = None,
+) -> None:
+    """Applies the sections of the blob `name` to a committed state. Without a follower its indexes must be made anew.
+    `blocks` is given where several blobs are applied one after the other."""
+    blocks = blocks or KeyBlocks()
     for section in sections:
         try:
-            _apply(state, section, name, follower)
+            _apply(state, section, name, follower, blocks)
         except _MISFITS as error:
             raise CorruptState(
                 f"The stored blob {name!r} does not fit the state before it: {error}",
@@ -83,7 +108,7 @@ def apply_sections(state: KeyGroupState, sections: list[Section], name: str, fol
             ) from error
 
 
-def _apply(state: KeyGroupState, section: Section, name: str, follower: Follower | None) -> None:
+def _apply(state: KeyGroupState, section: Section, name: str, follower: Follower | None, blocks: KeyBlocks) -> None:
     if section.operation == DROP_WINDOW:
         if follower is not None:
             follower.window_dropped(section.window)
@@ -106,7 +131,7 @@ def _apply(state: KeyGroupState, section: Section, name: str, follower: Follower
         conflict = undeclared(section.cell, state.layout)
         conflict.detail = f"It was found in the blob {name!r}."
         raise conflict
-    window, slots = state.window_of(section.window), decode_slots(section.keys)
+    window, slots = state.window_of(section.window), blocks.decode(section.window, section.keys)
     if follower is not None:
         follower.changing(window, position, slots)
     window.tables[position].apply(Rows(section.operation, slots, section.columns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from itertools import compress, repeat
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from holdfast.engine.run.batch_columns import items_of
 from holdfast.engine.state.key_group import WindowState
 from holdfast.engine.tables import Slot
 from holdfast.engine.tables.base import MISSING, freeze
@@ -28,6 +30,8 @@ _ITEMS: dict[type, tuple[type, Any]] = {
     BooleanCoder: (bool, np.bool_),
 }
 """What coders of numbers and booleans give, as Python's type and as NumPy's."""
+
+_IMMUTABLE = frozenset({bool, bytes, float, int, str, type(None)})
 
 
 class CellTimes:
@@ -69,23 +73,27 @@ class ColumnCell(ColumnState):
         self._times = times
 
     def read(self, default: object) -> NDArray[Any]:
-        self._expire(reading=True)
+        self._expire(self._slots, reading=True)
         held = self._held()
         types = set(map(type, held))
         if Encoded in types:
             held = [self._coder.thaw(stored) if type(stored) is Encoded else stored for stored in held]
         if type(MISSING) in types:
-            held = [default if stored is MISSING else stored for stored in held]
+            if type(default) in _IMMUTABLE:
+                held = [default if stored is MISSING else stored for stored in held]
+            else:
+                # The function may change what it is given: no two keys share it.
+                held = [copy.deepcopy(default) if stored is MISSING else stored for stored in held]
         self._touch(None, self._spec.ttl is not None and self._spec.ttl.refresh == "read")
         return self._array(held)
 
     def known(self) -> Mask:
-        self._expire(reading=True)
+        self._expire(self._slots, reading=True)
         return np.fromiter((stored is not MISSING for stored in self._held()), dtype=bool, count=len(self._slots))
 
     def write(self, values: ArrayLike | Sequence[object], where: Mask | None = None) -> None:
-        self._expire(reading=False)
         slots = self._chosen(self._slots, where)
+        self._expire(slots, reading=False)
         stored = self._stored(self._chosen(self._by_key(values), where))
         self._table.values.update(zip(slots, stored, strict=True))
         self._table.changes.update(zip(slots, stored, strict=True))
@@ -116,7 +124,7 @@ class ColumnCell(ColumnState):
         if hasattr(values, "to_pylist"):
             found = values.to_pylist()
         elif isinstance(values, (np.ndarray, np.generic)):
-            found = values.tolist()
+            found = self._items(values)
         elif isinstance(values, (list, tuple)):
             found = list(values)
         else:
@@ -129,6 +137,12 @@ class ColumnCell(ColumnState):
                 todo="write an item for each of batch.keys; batch.reduce(...) makes an array by key of one by row",
             )
         return found
+
+    def _items(self, values: NDArray[Any] | np.generic) -> Any:
+        try:
+            return items_of(values)
+        except OutputError as error:
+            raise error.within(cell=self._spec.name) from None
 
     def _stored(self, values: list[Any]) -> list[Any]:
         if self._coder.direct_types.issuperset(map(type, values)):
@@ -148,16 +162,14 @@ class ColumnCell(ColumnState):
 
     # Time to live.
 
-    def _expire(self, *, reading: bool) -> None:
+    def _expire(self, slots: list[Slot], *, reading: bool) -> None:
         """Empties cells that have expired; before a read only if expired values are never returned."""
         ttl = self._spec.ttl
         if ttl is None or (reading and ttl.expired != "never"):
             return
         stamps, micros, now = self._window.stamps(self._position).values, ttl.micros, self._times.now(ttl)
         gone = [
-            slot
-            for slot in self._slots
-            if (stamp := stamps.get(slot, NEVER_TOUCHED)) != NEVER_TOUCHED and stamp + micros <= now
+            slot for slot in slots if (stamp := stamps.get(slot, NEVER_TOUCHED)) != NEVER_TOUCHED and stamp + micros <= now
         ]
         self._drop(gone)
         self._times.expired += len(gone)

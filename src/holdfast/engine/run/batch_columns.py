@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 
 from holdfast.engine.state.keys import key_of, keys_of, slots_of
 from holdfast.engine.tables import Slot
+from holdfast.errors import OutputError
 from holdfast.model.functions.batches import Mask, Positions, ValueColumns
 
-__all__ = ["BatchElements", "PlainColumns", "distinct", "item_array"]
+__all__ = ["BatchElements", "PlainColumns", "distinct", "item_array", "items_of"]
+
+_FINER = frozenset({"ns", "ps", "fs", "as"})
+"""Units of NumPy's times that Python's are too coarse for."""
 
 _SIMPLE: dict[type, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
 
@@ -118,3 +122,26 @@ def item_array(items: list[Any]) -> NDArray[Any]:
     objects = np.empty(len(items), dtype=object)
     objects[:] = items
     return objects
+
+
+def items_of(array: NDArray[Any] | np.generic) -> Any:
+    """An array as a list of Python objects, or a scalar as one. Of times that Python does not have, NumPy would make bare
+    numbers; here they are an error."""
+    if array.dtype.kind not in "mM":
+        return array.tolist()
+    times = np.asarray(array)
+    exact = times
+    if np.datetime_data(times.dtype)[0] in _FINER:
+        exact = times.astype(f"{times.dtype.kind}8[us]")
+        if (exact.astype(times.dtype) != times)[~np.isnat(times)].any():
+            raise _no_time(times, "finer than microseconds")
+    if int in set(map(type, exact.ravel().tolist())):
+        raise _no_time(times, "too large, or has no unit")
+    return exact.tolist()
+
+
+def _no_time(times: NDArray[Any], why: str) -> OutputError:
+    return OutputError(
+        f"An array of {times.dtype} has a time that Python has no equivalent for: it is {why}.",
+        todo="round it, array.astype('datetime64[us]'), or give it as numbers, array.astype(np.int64)",
+    )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.engine.run.batch_columns import items_of
 from holdfast.engine.run.outputs import Output
 from holdfast.engine.run.runner import Receiver
 from holdfast.errors import OutputError
@@ -86,7 +87,8 @@ class BatchOutputs:
 def _kept(column: Any) -> Any:
     if isinstance(column, np.ndarray):
         return column.copy()
-    return list(column) if isinstance(column, (list, tuple)) else column
+    # Arrow's do not change.
+    return column if hasattr(column, "to_pylist") else list(column)
 
 
 def as_list(column: Any) -> list[Any]:
@@ -95,6 +97,6 @@ def as_list(column: Any) -> list[Any]:
         found: list[Any] = column.to_pylist()
         return found
     if isinstance(column, np.ndarray):
-        items: list[Any] = column.tolist()
+        items: list[Any] = items_of(column)
         return items
-    return [item.item() if isinstance(item, np.generic) else item for item in column]
+    return [items_of(item) if isinstance(item, np.generic) else item for item in column]

@@ -185,15 +185,15 @@ class Firing:
         runner.focus.key = entry.slot
         cell = runner.held_cell(window)
         until = Timestamp(micros=limit - self._lateness + 1)
-        due = cell.read_range(Timestamp(micros=series.times[0]), until)
-        cell.clear_range(Timestamp(micros=series.times[0]), until)
+        due = cell.read_range(Timestamp(micros=series.first), until)
+        cell.clear_range(Timestamp(micros=series.first), until)
         if due:
             key = key_of(entry.slot)
             elements = Elements([entry.slot] * len(due), [(key, value) for _, value in due], [t.micros for t, _ in due])
             runner.process(elements, window)
         left = window.held.values.get(entry.slot)
         if left is not None:
-            state.indexes[TimeDomain.WATERMARK].enter(entry, left.times[0] + self._lateness)
+            state.indexes[TimeDomain.WATERMARK].enter(entry, left.first + self._lateness)
 
     def _expire(self, state: KeyGroupState, window: WindowState, expiry: int, final: bool) -> None:
         for entry, time in self._in_order(window):

@@ -15,8 +15,10 @@ from holdfast.engine.run.session_columns import Session, SessionColumns, flat, o
 from holdfast.engine.tables import Slot
 from holdfast.engine.tables.sessions import SessionsTable
 from holdfast.model.time.timestamps import Timestamp
+from holdfast.model.time.units import MAX_MICROS
 from holdfast.model.windows.functions import WindowFn
 from holdfast.model.windows.ready import Sessions
+from holdfast.model.windows.windowing import Windowing
 
 __all__ = ["Part", "SessionIntake"]
 
@@ -42,15 +44,16 @@ class SessionIntake:
     def __init__(
         self,
         columns: SessionColumns,
-        window_fn: Sessions,
-        lateness: int,
+        windowing: Windowing,
         on_late: Callable[[Sequence[Part], int, int], None],
         on_result: Callable[[Slot, Session], None],
     ) -> None:
         self._columns = columns
+        window_fn = windowing.window_fn
+        assert isinstance(window_fn, Sessions)
         self._window_fn = window_fn
         self._gap = window_fn.gap_size.micros
-        self._lateness = lateness
+        self._expiry = windowing.expiry
         self._on_late = on_late
         self._on_result = on_result
         self._new: dict[Slot, int] = {}
@@ -65,8 +68,11 @@ class SessionIntake:
 
     def take_elements(self, table: SessionsTable, elements: Elements, watermark: int) -> int:
         """Returns the number of keys."""
+        latest = max(elements.times)
         # Of all times, only the last can have a window that ends after all timestamps.
-        self._window_fn.assign(WindowFn.AssignContext(Timestamp(micros=max(elements.times))))
+        if latest > MAX_MICROS - self._gap:
+            self.at = elements.slots[list(elements.times).index(latest)]
+            self._window_fn.assign(WindowFn.AssignContext(Timestamp(micros=latest)))
         parts: dict[Slot, list[Part]] = {}
         for position, (slot, time) in enumerate(zip(elements.slots, elements.times, strict=True)):
             parts.setdefault(slot, []).append(Part(time, time + self._gap, 1, None, position))
@@ -161,7 +167,7 @@ class SessionIntake:
             new = [parts[member - len(held)] for member in members if member >= len(held)]
             if not new:
                 left.append(known[0])
-            elif end + self._lateness <= watermark:
+            elif self._expiry(end) <= watermark:
                 self._on_late(new, start, end)
             else:
                 session = self._one(start, end, known, new, pairs, has_ended=end <= watermark)

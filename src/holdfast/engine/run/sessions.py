@@ -42,8 +42,8 @@ class SessionRunner(GroupingRunner[SessionBlock]):
         self._columns = SessionColumns(self.grouping)
         windowing = self.grouping.windowing
         self._lateness = windowing.allowed_lateness.micros
-        window_fn: Any = windowing.window_fn
-        self._intake = SessionIntake(self._columns, window_fn, self._lateness, self._note_late, self._note_result)
+        self._expiry = windowing.expiry
+        self._intake = SessionIntake(self._columns, windowing, self._note_late, self._note_result)
         self._elements: Elements | None = None
         self._again: Ended = []
         """Sessions that give a result after the first, because of something that came after their end."""
@@ -122,7 +122,7 @@ class SessionRunner(GroupingRunner[SessionBlock]):
             self._give(giving, self._panes_in_time(giving, watermark, present))
         if self._lateness:
             self._keep(ended, left, watermark)
-        self.metrics.windows_expired += sum(session[1] + self._lateness <= watermark for _, session in ended)
+        self.metrics.windows_expired += sum(self._expiry(session[1]) <= watermark for _, session in ended)
         self._store(table, ended, left)
 
     def _ended(self, table: SessionsTable, watermark: int, left: dict[Slot, Session]) -> Ended:
@@ -156,7 +156,7 @@ class SessionRunner(GroupingRunner[SessionBlock]):
 
     def _due_of(self, session: Session) -> int:
         end: int = session[1]
-        return end + self._lateness if session[3] else end
+        return self._expiry(end) if session[3] else end
 
     def _in_order(self, ended: Ended) -> Ended:
         """By their ends; the history of this process must not show in the order of equal ones."""
@@ -179,7 +179,7 @@ class SessionRunner(GroupingRunner[SessionBlock]):
         ]
 
     def _is_last(self, slot: Slot, session: Session, watermark: int, present: Collection[Slot]) -> bool:
-        return not self._lateness or (slot in present and bool(session[1] + self._lateness <= watermark))
+        return not self._lateness or (slot in present and bool(self._expiry(session[1]) <= watermark))
 
     def _give(self, giving: Ended, panes: list[PaneInfo]) -> None:
         slots, sessions = map(list, zip(*giving, strict=True))
@@ -189,7 +189,7 @@ class SessionRunner(GroupingRunner[SessionBlock]):
     def _keep(self, ended: Ended, left: dict[Slot, Session], watermark: int) -> None:
         """Leaves sessions that have given their results and may be asked for more."""
         for slot, session in ended:
-            if session[1] + self._lateness > watermark:
+            if self._expiry(session[1]) > watermark:
                 kept = [*self._columns.cut(left.get(slot, ())), self._columns.after_result(session)]
                 left[slot] = flat(sorted(kept, key=_start))
 

@@ -78,6 +78,8 @@ class StepRunner:
         self.window: WindowState | None = None
         self._nowhere = KeyGroupState(layout).nowhere()
         self._method = "process"
+        self._late: list[tuple[tuple[Any, Any] | None, int, Any, int]] = []
+        """What calls have found late; it stays late if they fail."""
         self._unkeyed: list[tuple[tuple[Any, Any], int, HoldfastError]] = []
         self.collector = Collector(origins)
         self.metrics = StepMetrics()
@@ -112,7 +114,7 @@ class StepRunner:
         )
         self._is_grouped = isinstance(step.fn, GroupedDoFn)
         if isinstance(step.fn, TriggeredGrouping):
-            step.fn.on_late = self.late
+            step.fn.on_late = self._late_in_call
         self._looks_up = isinstance(step.fn, Lookup)
         if isinstance(step.fn, Lookup):
             assert step.calls is not None
@@ -215,6 +217,7 @@ class StepRunner:
         if self.limiter is not None:
             self.limiter.look(state)
         self.window = None
+        self._late.clear()
         self.focus.key = None
         with bundle_present(clocks, self.metrics.user):
             try:
@@ -309,6 +312,9 @@ class StepRunner:
             columns.append(windows)
         rows = zip(*columns, strict=False)
         self._loop.run(rows, self.collector.items, self.collector.marks, first, self.bind, self._failed)
+        for late in self._late:
+            self.late(*late)
+        self._late.clear()
 
     def bind(self, window: WindowState) -> None:
         """Points all cells and timers at the tables of a window."""
@@ -392,6 +398,9 @@ class StepRunner:
             element = (key, value) if origin == 0 else None
         if element is not None and self.step.tags is not None and LATE_TAG in self.step.tags:
             self.collector.collect([TaggedOutput(LATE_TAG, element)], time, window, "late")
+
+    def _late_in_call(self, element: tuple[Any, Any] | None, time: int, window: Any, count: int) -> None:
+        self._late.append((element, time, window, count))
 
     def over_limit(self, element: tuple[Any, Any], time: int, window: Any) -> None:
         """Counts an element that is over the limit, and sends it to the output `over_limit`."""

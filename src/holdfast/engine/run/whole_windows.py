@@ -37,6 +37,7 @@ class WholeWindowRunner(GroupingRunner[PaneBlock]):
         super().__init__(step, layout)
         self._columns = [result_column(column, spec) for column, spec in zip(self.grouping.columns, step.cells, strict=True)]
         self._in_order = in_order
+        self._may_give_again = step.windowing.allowed_lateness.micros > 0
         self._window_fn: Any = step.windowing.window_fn
 
     def next_event(self, state: KeyGroupState) -> int | None:
@@ -84,12 +85,15 @@ class WholeWindowRunner(GroupingRunner[PaneBlock]):
 
     def _give_in_time(self, window: WindowState, *, is_last: bool) -> None:
         slots = list(dict.fromkeys(chain.from_iterable(table.values for table in self._tables(window))))
-        if self.layout.panes is None:
-            self._give(window, slots, [PaneInfo(True, is_last, PaneInfoTiming.ON_TIME, 0, 0)] * len(slots))
-            return
-        # After a restart it is not known whether all keys have given their results, so those that have are counted.
         given = window.panes.values
-        self._give_counted(window, [slot for slot in slots if slot not in given], PaneInfoTiming.ON_TIME)
+        if given:
+            # After a restart it is not known whether all keys have given their results, so those that have are counted;
+            # also if lateness was allowed then, and is not now.
+            slots = [slot for slot in slots if slot not in given]
+        if self._may_give_again:
+            self._give_counted(window, slots, PaneInfoTiming.ON_TIME)
+        else:
+            self._give(window, slots, [PaneInfo(True, is_last, PaneInfoTiming.ON_TIME, 0, 0)] * len(slots))
 
     def _give_late(self, touched: dict[int, tuple[WindowState, list[Slot]]], watermark: int) -> None:
         for window, slots in sorted(touched.values(), key=lambda item: _order(item[0])):

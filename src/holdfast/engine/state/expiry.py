@@ -52,9 +52,11 @@ class ExpiryIndex:
         self._times: list[int] = []
         self._at: dict[int, dict[tuple[bytes, int], list[Slot]]] = {}
         self._queue: deque[Piece] = deque()
+        self._length = 0
 
     def enter(self, window: bytes, cell: int, slot: Slot, time: int) -> None:
         self._cells_at(time).setdefault((window, cell), []).append(slot)
+        self._length += 1
 
     def _cells_at(self, time: int) -> dict[tuple[bytes, int], list[Slot]]:
         cells = self._at.get(time)
@@ -72,6 +74,7 @@ class ExpiryIndex:
             lumps[expires - expires % width].append(slot)
         for time, slots in lumps.items():
             self._cells_at(time).setdefault((window, cell), []).extend(slots)
+        self._length += len(stamps)
 
     def take(self, limit: int) -> Piece | None:
         """Removes and returns the first keys that are due by `limit`."""
@@ -79,11 +82,13 @@ class ExpiryIndex:
             self._take_lump()
         if not self._queue or self._queue[0].time > limit:
             return None
+        self._length -= len(self._queue[0].slots)
         return self._queue.popleft()
 
     def put_back(self, piece: Piece) -> None:
         """Puts back, in front, the piece that was taken last."""
         self._queue.appendleft(piece)
+        self._length += len(piece.slots)
 
     def _take_lump(self) -> None:
         time = heapq.heappop(self._times)
@@ -97,6 +102,8 @@ class ExpiryIndex:
             for (window, cell), slots in sorted(cells.items())
             for some in _cut(sort_slots(dict.fromkeys(slots)))
         ]
+        # Those that were there twice go once.
+        self._length += sum(len(piece.slots) for piece in pieces) - sum(map(len, cells.values()))
         # What was left in the queue is later, so it follows these.
         self._queue.extendleft(reversed(pieces))
 
@@ -108,8 +115,7 @@ class ExpiryIndex:
 
     def __len__(self) -> int:
         """The number of entries; a key may have several."""
-        waiting = sum(len(slots) for cells in self._at.values() for slots in cells.values())
-        return waiting + sum(len(piece.slots) for piece in self._queue)
+        return self._length
 
     @property
     def memory_bytes(self) -> int:

@@ -116,7 +116,7 @@ class Follower:
             if series is None:
                 index.leave(entry)
             else:
-                index.enter(entry, series.times[0] + self._state.lateness)
+                index.enter(entry, series.first + self._state.lateness)
 
     def _follow_stamps(self, cell: int, position: int) -> None:
         """Enters the keys that have a stamp now and had none, or a later one; others have an entry that is early enough."""

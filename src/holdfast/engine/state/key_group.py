@@ -2,9 +2,9 @@
 
 The layout is fixed by the step: its cells; two hidden cells for each timer; one that remembers which keys a window has
 seen (only where `on_window_expiration` needs it); one that holds back elements (only where they must be sorted by time);
-one that counts results (only in an aggregation that may give several per window); one with the time of the last touch for
-each cell that has a time to live; and one with the age of the key (only where limits may evict it). The names of hidden
-cells begin with `~`, which users' cells cannot.
+one that counts results (only in an aggregation that keeps whole windows; empty unless they may give several); one with the
+time of the last touch for each cell that has a time to live; and one with the age of the key (only where limits may evict
+it). The names of hidden cells begin with `~`, which users' cells cannot.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Layout:
         self.panes: int | None = None
         grouping = step.grouping
         self.gives_whole_windows = grouping is not None and grouping.keeps_whole_windows
-        if self.gives_whole_windows and step.windowing.allowed_lateness.micros:
+        if self.gives_whole_windows:
             self.panes = len(specs)
             specs.append(ValueStateSpec("~panes", VarIntCoder()))
         self.sessions: int | None = 0 if grouping is not None and grouping.keeps_sessions else None
@@ -96,7 +96,19 @@ class Layout:
 class WindowState:
     """The tables of one window."""
 
-    __slots__ = ("_active", "counted", "data", "expiring", "expiry", "fired", "indexes", "layout", "tables", "window")
+    __slots__ = (
+        "_active",
+        "counted",
+        "counted_expiring",
+        "data",
+        "expiring",
+        "expiry",
+        "fired",
+        "indexes",
+        "layout",
+        "tables",
+        "window",
+    )
 
     def __init__(
         self,
@@ -118,6 +130,8 @@ class WindowState:
         self._active = active
         self.counted = 0
         """Its share of the entries that its state has counted."""
+        self.counted_expiring = 0
+        """The same for the cells that have a time to live."""
         self.fired = False
         """In an aggregation: whether all keys have given their on-time result. A fresh worker has to find out."""
         self.tables: list[Table] = [make_table(spec) for spec in layout.specs]
@@ -217,6 +231,8 @@ class KeyGroupState:
         self._active: dict[bytes, WindowState] = {}
         self._counted = 0
         """Entries in all windows, but for what has changed in active ones."""
+        self._counted_expiring = 0
+        """Those of them that have a time to live."""
         self.indexes = {domain: TimerIndex() for domain in DOMAINS}
         self.expiring = {in_event_time: ExpiryIndex() for in_event_time in (False, True)}
         """Cells with a time to live, by kind of time."""
@@ -277,7 +293,7 @@ class KeyGroupState:
 
     def expiry_of(self, window: BoundedWindow) -> int:
         """When the watermark ends a window: its end plus the allowed lateness."""
-        return int(window.end.micros) + self.lateness
+        return self.layout.step.windowing.expiry(int(window.end.micros))
 
     def take_expired(self) -> WindowState:
         """The next window to expire; `next_expiry` has said that there is one."""
@@ -343,11 +359,15 @@ class KeyGroupState:
             window.indexes = self.indexes
             if self.layout.sessions is not None:
                 window.sessions.forget_index()
+            times: dict[TimeDomain, dict[Entry, int]] = {domain: {} for domain in DOMAINS}
+            by_timer = [times[domain] for domain in self.layout.domains]
             for entry, time in window.pending():
-                self.indexes[self.layout.domains[entry.timer]].enter(entry, time)
+                by_timer[entry.timer][entry] = time
+            for domain, index in self.indexes.items():
+                index.fill(window.data, times[domain])
             if self.layout.held is not None:
                 for slot, series in window.held.values.items():
-                    due = series.times[0] + self.lateness
+                    due = series.first + self.lateness
                     self.indexes[TimeDomain.WATERMARK].enter(Entry(HELD, window.data, slot, ""), due)
 
     def _reindex_expiring(self) -> None:
@@ -366,8 +386,7 @@ class KeyGroupState:
 
     def _tidy_expiring(self) -> None:
         """Rebuilds the indexes of expiring cells if most of their entries are dead or duplicates."""
-        cells = sum(len(window.tables[cell].values) for cell in self.layout.stamps for window in self.windows.values())
-        if sum(map(len, self.expiring.values())) > 2 * cells + _STALE_MIN:
+        if sum(map(len, self.expiring.values())) > 2 * self._counted_expiring + _STALE_MIN:
             self._reindex_expiring()
 
     def next_expiry(self) -> int | None:
@@ -398,12 +417,16 @@ class KeyGroupState:
                     table.settle()
         self.forget_empty_windows()
         for window in self.active_windows():
-            entries = window.entries()
-            self._counted += entries - window.counted
-            window.counted = entries
+            self._count(window)
         self._active.clear()
         if self.layout.stamps:
             self._tidy_expiring()
+
+    def _count(self, window: WindowState) -> None:
+        entries, expiring = window.entries(), sum(len(window.tables[cell].values) for cell in self.layout.stamps)
+        self._counted += entries - window.counted
+        self._counted_expiring += expiring - window.counted_expiring
+        window.counted, window.counted_expiring = entries, expiring
 
     def forget_empty_windows(self) -> None:
         """An empty window is not stored, so it must not stay in memory either: it would expire in this worker only. No
@@ -417,7 +440,10 @@ class KeyGroupState:
         window = self.windows.pop(data, None)
         if window is not None:
             self._counted -= window.counted
+            self._counted_expiring -= window.counted_expiring
             self._active.pop(data, None)
+            if self.ledger is not None:
+                self.ledger.window_gone(data)
             for index in self.indexes.values():
                 index.drop(data)
 

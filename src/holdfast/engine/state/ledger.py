@@ -5,6 +5,7 @@ Invariants
   does that once, decides like one that has been there all along.
 - Only keys that a bundle has changed are measured again.
 - A ledger may know the sizes of only some keys, those that a backend has loaded; `keys` and `total` always cover all.
+- When a key was last used is recorded in the window of the key that ends last, and so for as long as the key has state.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ class Ledger:
         """For the loaded keys, in all windows together."""
         self._held: dict[bytes, dict[Slot, int]] = {}
         self._windows: dict[Slot, int] = {}
+        self._gone: dict[bytes, None] = {}
+        """Windows that were discarded and are not accounted for yet."""
         self._index: AgeIndex | None = None
+        self._moved: dict[Slot, None] = {}
+        """Keys that may need another entry in the index: new ones, and those that have lost a window."""
 
     @classmethod
     def of(cls, state: KeyGroupState) -> Ledger:
@@ -50,6 +55,7 @@ class Ledger:
         """Measures the keys of a state; the ledger's counts already include them."""
         self._held = dict(sizes_of(state))
         self.sizes, self._windows, self._index = {}, {}, None
+        self._gone, self._moved = {}, {}
         for sizes in self._held.values():
             for slot, size in sizes.items():
                 self.sizes[slot] = self.sizes.get(slot, 0) + size
@@ -57,7 +63,7 @@ class Ledger:
 
     def account(self, state: KeyGroupState, used: Iterable[Slot] = ()) -> None:
         """Accounts for what a bundle has changed. `used`: the keys of its elements."""
-        self._forget_windows(state)
+        self._forget_windows()
         changes: dict[bytes, dict[Slot, None]] = {}
         for window in state.active_windows():
             changed: dict[Slot, None] = {}
@@ -69,27 +75,30 @@ class Ledger:
                 self.measure(state, window.data, changed)
                 changes[window.data] = changed
         # Only now: the age of a key depends on all of its windows, whichever is stamped first.
-        stamped = self._stamp(state, changes)
         if state.layout.keeps_last_use:
-            self._stamp_used(state, used, stamped)
+            self._stamp_last_use(state, changes, used)
+        elif state.layout.age is not None:
+            self._stamp_first(state, changes)
+        self._enter_moved(state)
 
     def follow(self, state: KeyGroupState, touched: Mapping[bytes, Iterable[Slot]]) -> None:
         """Accounts for stored deltas that were applied to a state: the keys that they touched, by window."""
-        self._forget_windows(state)
+        self._forget_windows()
         for data, slots in touched.items():
-            new = [slot for slot in slots if slot not in self.sizes]
             if data in state.windows:
                 self.measure(state, data, slots)
-            if self._index is not None:
-                for slot in new:
-                    if slot in self.sizes:
-                        self._index.enter(slot, state.age_of(slot))
+        self._enter_moved(state)
 
-    def _forget_windows(self, state: KeyGroupState) -> None:
+    def window_gone(self, data: bytes) -> None:
+        """A window is discarded; accounted for with the bundle or the delta, when it may be there again with other keys."""
+        self._gone[data] = None
+
+    def _forget_windows(self) -> None:
         """Accounts for windows that are gone."""
-        for data in [data for data in self._held if data not in state.windows]:
-            for slot, size in self._held.pop(data).items():
+        for data in self._gone:
+            for slot, size in self._held.pop(data, {}).items():
                 self._note(slot, -size, -1)
+        self._gone = {}
 
     def recount(self, state: KeyGroupState) -> None:
         """Accounts for all changes to the loaded keys, whatever made them."""
@@ -144,55 +153,70 @@ class Ledger:
         if slot not in self.sizes:
             self.keys += 1
             self.sizes[slot] = self._windows[slot] = 0
+            self._moved[slot] = None
         self.sizes[slot] += size
         self._windows[slot] += windows
+        if windows < 0:
+            self._moved[slot] = None
         if not self._windows[slot]:
             self.keys -= 1
             del self.sizes[slot], self._windows[slot]
 
-    def _stamp(self, state: KeyGroupState, changes: Mapping[bytes, Iterable[Slot]]) -> set[Slot]:
-        """Records the ages of changed keys, window by window; returns the keys that have one."""
-        if state.layout.age is None:
-            return set()
-        stamped: set[Slot] = set()
+    def _enter_moved(self, state: KeyGroupState) -> None:
+        """Keeps the promise of the index: every key has an entry at its age or before."""
+        moved, self._moved = self._moved, {}
+        if self._index is None:
+            return
+        for slot in moved:
+            if slot in self.sizes:
+                self._index.enter(slot, state.age_of(slot))
+        if len(self._index) > 2 * len(self.sizes) + _INDEX_SLACK:
+            # Most entries are of keys that are gone. The index is rebuilt when needed.
+            self._index = None
+
+    def _stamp_first(self, state: KeyGroupState, changes: Mapping[bytes, Iterable[Slot]]) -> None:
+        """Records when keys first appeared, in each of their windows."""
         unknown: dict[Slot, list[bytes]] = {}
         for data, changed in changes.items():
             held, ages = self._held[data], state.windows[data].ages
             for slot in changed:
-                known = ages.values.get(slot)
                 if slot not in held:
                     ages.drop(slot)
-                    continue
-                stamped.add(slot)
-                if known is None:
+                elif slot not in ages.values:
                     unknown.setdefault(slot, []).append(data)
-                elif state.layout.keeps_last_use and known != state.bundle:
-                    ages.put(slot, state.bundle)
         for slot, windows in unknown.items():
-            age = state.bundle
-            if not state.layout.keeps_last_use and self._windows[slot] > len(windows):
-                # A key is as old as its first window.
-                age = state.age_of(slot, besides=windows)
+            # A key is as old as its first window.
+            is_new = self._windows[slot] == len(windows)
+            age = state.bundle if is_new else state.age_of(slot, besides=windows)
             for data in windows:
                 state.windows[data].ages.put(slot, age)
-            if self._index is not None:
-                self._index.enter(slot, age)
-        if self._index is not None and len(self._index) > 2 * len(self.sizes) + _INDEX_SLACK:
-            # Most entries are of keys that are gone. The index is rebuilt when needed.
-            self._index = None
-        return stamped
 
-    def _stamp_used(self, state: KeyGroupState, used: Iterable[Slot], stamped: set[Slot]) -> None:
-        """Stamps keys that were used but not changed: one of their windows is enough."""
-        idle = [slot for slot in dict.fromkeys(used) if slot not in stamped and slot in self.sizes]
-        if not idle:
-            return
-        windows = sorted(self._held)
-        for slot in idle:
-            window = state.windows[next(data for data in windows if slot in self._held[data])]
-            if window.ages.values.get(slot) != state.bundle:
-                window.activate()
-                window.ages.put(slot, state.bundle)
+    def _stamp_last_use(self, state: KeyGroupState, changes: Mapping[bytes, Iterable[Slot]], used: Iterable[Slot]) -> None:
+        """Records when keys were last used. A key that has left the window where that was recorded takes it along."""
+        uses: dict[Slot, int] = {}
+        for data, changed in changes.items():
+            held, ages = self._held[data], state.windows[data].ages
+            for slot in changed:
+                known = ages.values.get(slot)
+                if slot in held:
+                    uses[slot] = state.bundle
+                    if known is None:
+                        ages.put(slot, state.bundle)
+                elif known is not None:
+                    ages.drop(slot)
+                    if slot in self.sizes:
+                        uses[slot] = max(known, uses.get(slot, known))
+        uses.update(dict.fromkeys((slot for slot in used if slot in self.sizes), state.bundle))
+        last_first = sorted(self._held, key=lambda data: (state.windows[data].expiry, data), reverse=True) if uses else ()
+        for data in last_first:
+            window, held = state.windows[data], self._held[data]
+            for slot in [slot for slot in uses if slot in held]:
+                age = uses.pop(slot)
+                if window.ages.values.get(slot, -1) < age:
+                    window.activate()
+                    window.ages.put(slot, age)
+            if not uses:
+                break
 
 
 def ledger_of(state: KeyGroupState) -> Ledger:

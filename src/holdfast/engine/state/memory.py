@@ -93,7 +93,7 @@ def _tables(tables: list[Table], counted: set[int]) -> int:
         for slot in _ends(table.values, _KEYS)
     ]
     each_slot = _mean((slot for _, slot in some), counted)
-    parts = [values for table, slot in some for _, values in table.stored(table.values[slot])]
+    parts = [values for table, slot in some for values in table.objects(table.values[slot])]
     each_item = sum(_mean(islice(values, _ITEMS), counted) * len(values) for values in parts) / sum(map(len, parts))
     containers = sum(table.containers() for table in tables)
     items = sum(table.items() for table in tables)

@@ -51,7 +51,8 @@ class Entry(NamedTuple):
 
 
 _ENTRY_BYTES = sys.getsizeof(Entry(0, b"", "", "")) + 8
-_TIME_BYTES = sys.getsizeof([None]) + sys.getsizeof(2**50)
+_LIST_BYTES = sys.getsizeof([None, None])
+_TIME_BYTES = sys.getsizeof(2**50)
 
 
 def timer_cells(spec: TimerSpec) -> tuple[StateSpec[State], StateSpec[State]]:
@@ -65,13 +66,13 @@ def timer_cells(spec: TimerSpec) -> tuple[StateSpec[State], StateSpec[State]]:
 class TimerIndex:
     """The timers of one domain by time.
 
-    `_entered`: window → {entry: the time at which it is checked}; `_at`: time → entries and traces; `_times`: the keys of
-    `_at`, as a heap.
+    `_entered`: window → {entry: the time at which it is checked}; `_at`: time → entries and traces, without a list if there
+    is only one; `_times`: the keys of `_at`, as a heap.
     """
 
     def __init__(self) -> None:
         self._times: list[int] = []
-        self._at: dict[int, list[Entry]] = {}
+        self._at: dict[int, Entry | list[Entry]] = {}
         self._entered: dict[bytes, dict[Entry, int]] = {}
         self._length = 0
         self._traces = 0
@@ -90,6 +91,14 @@ class TimerIndex:
             self._length += 1
         else:
             self._left(1)
+
+    def fill(self, window: bytes, times: dict[Entry, int]) -> None:
+        """Enters the timers of a window that has none here yet."""
+        if times:
+            self._entered[window] = times
+            self._length += len(times)
+            for entry, time in times.items():
+                self._put(entry, time)
 
     def leave(self, entry: Entry) -> int | None:
         """Removes the entry; returns the time at which it would have been checked, if it was there."""
@@ -127,7 +136,8 @@ class TimerIndex:
         if time is None or time > limit:
             return None
         heapq.heappop(self._times)
-        placed = self._at.pop(time)
+        placed = self.placed_at(time)
+        del self._at[time]
         # An entry that was here, moved earlier and came back is here twice.
         entries = [entry for entry in dict.fromkeys(placed) if self.time_of(entry) == time]
         self._traces -= len(placed)
@@ -148,13 +158,23 @@ class TimerIndex:
         while self._times:
             time = self._times[0]
             placed = self._at[time]
-            while placed and self.time_of(placed[-1]) != time:
-                placed.pop()
-                self._traces -= 1
-            if placed:
+            if isinstance(placed, list):
+                while placed and self.time_of(placed[-1]) != time:
+                    placed.pop()
+                    self._traces -= 1
+                if placed:
+                    return time
+            elif self.time_of(placed) == time:
                 return time
+            else:
+                self._traces -= 1
             del self._at[heapq.heappop(self._times)]
         return None
+
+    def placed_at(self, time: int) -> list[Entry]:
+        """The entries and traces at this time."""
+        placed = self._at[time]
+        return placed if isinstance(placed, list) else [placed]
 
     @property
     def traces(self) -> int:
@@ -168,15 +188,19 @@ class TimerIndex:
     def memory_bytes(self) -> int:
         """Roughly how much memory it takes, without the keys and tags, which the cells hold too."""
         dicts = sum(map(sys.getsizeof, (self._times, self._at, self._entered, *self._entered.values())))
-        return dicts + _ENTRY_BYTES * (self._length + self._traces) + _TIME_BYTES * len(self._times)
+        placed = self._length + self._traces
+        lists = min(len(self._times), placed - len(self._times))
+        return dicts + _ENTRY_BYTES * placed + _TIME_BYTES * len(self._times) + _LIST_BYTES * lists
 
     def _put(self, entry: Entry, time: int) -> None:
         placed = self._at.get(time)
         if placed is None:
-            self._at[time] = [entry]
+            self._at[time] = entry
             heapq.heappush(self._times, time)
-        else:
+        elif isinstance(placed, list):
             placed.append(entry)
+        else:
+            self._at[time] = [placed, entry]
 
     def _left(self, count: int) -> None:
         self._traces += count
@@ -184,13 +208,10 @@ class TimerIndex:
             self._remove_traces()
 
     def _remove_traces(self) -> None:
-        at: dict[int, list[Entry]] = {}
+        self._at, self._times, self._traces = {}, [], 0
         for entered in self._entered.values():
             for entry, time in entered.items():
-                at.setdefault(time, []).append(entry)
-        self._at = at
-        self._times = sorted(at)
-        self._traces = 0
+                self._put(entry, time)
 
 
 def _sorted(entries: list[Entry]) -> list[Entry]:

@@ -1,8 +1,9 @@
 """Evolution: makes the stored state of a key group fit the code, before anything else uses it.
 
 State written by other code is read with a layout made from its manifest, converted to the code's own layout, and written
-back as a snapshot, in the same transaction as the first bundle: each key group separately, when it is next opened. From
-then on the log is as the code itself would have written it.
+back as a snapshot. From then on the log is as the code itself would have written it. A job does so with all key groups at
+once, before it goes on (`spark/graph/converting.py`); otherwise each key group is converted when it is next opened, in the
+same transaction as the first bundle.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from holdfast.engine.state.timers import timer_cells
 from holdfast.engine.stored.manifest import LOG_BACKENDS, Evolution, Reconciled, manifest_bytes, read_manifest, reconcile
 from holdfast.engine.stored.session_forms import sessions_of
 from holdfast.engine.tables.expiring import stamp_name
-from holdfast.errors import StateConflict
+from holdfast.errors import StateConflict, UserCodeError
 from holdfast.model.coders import BooleanCoder, Coder, OpaqueCoder, VarIntCoder, coder_from_description
 from holdfast.model.coders.sessions import SessionsCoder
 from holdfast.model.state.sessions import SessionsStateSpec
@@ -35,7 +36,7 @@ from holdfast.model.state.specs import (
 )
 from holdfast.model.time.timers import TimeDomain, TimerSpec
 
-__all__ = ["MANIFEST", "adapted", "stored_specs"]
+__all__ = ["MANIFEST", "adapted", "came_along", "is_rewritten", "stored_specs"]
 
 MANIFEST = "~manifest"
 """The name of the manifest in the store, beside the log. No name in the log begins like it."""
@@ -63,7 +64,7 @@ def adapted(store: BlobStore, manifest: Mapping[str, Any], layout: Layout, evolu
     wanted = layout.keeping(kept) if kept else layout
     if manifest_bytes(old) == manifest_bytes(agreed.manifest):
         return wanted
-    if _stores_otherwise(old, agreed):
+    if is_rewritten(old, agreed):
         if manifest["backend"] not in LOG_BACKENDS:
             raise _not_in_the_log(manifest)
         _rewrite(store, old, wanted, agreed)
@@ -79,12 +80,25 @@ def _not_in_the_log(manifest: Mapping[str, Any]) -> StateConflict:
     )
 
 
-def _stores_otherwise(old: Mapping[str, Any], agreed: Reconciled) -> bool:
+def is_rewritten(old: Mapping[str, Any], agreed: Reconciled) -> bool:
     """Whether the log holds something other than what the code would read."""
     here = {cell["name"] for cell in agreed.manifest["cells"]} | set(agreed.sources.values())
     dropped = {cell["name"] for cell in old["cells"]} - here
     renamed = any(name != source for name, source in agreed.sources.items())
     return bool(dropped or renamed or agreed.upgraded or agreed.refits_sessions)
+
+
+def came_along(stored: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
+    """Whether a key group with this manifest has all that was changed until the recorded one: it may lack cells that are
+    new in that, which are empty. If it has others, those were renamed, upgraded or dropped, and it missed it."""
+    known = {cell["name"]: _form_of(cell) for cell in recorded["cells"]}
+    return all(known.get(cell["name"]) == _form_of(cell) for cell in stored["cells"])
+
+
+def _form_of(cell: Mapping[str, Any]) -> tuple[Any, ...]:
+    """How the values of a cell are stored. Sessions are told apart by their results, of which there may be new ones."""
+    coder = None if cell["kind"] == "sessions" else cell["coder"]
+    return cell["kind"], coder, cell.get("key_coder")
 
 
 def _rewrite(store: BlobStore, old: Mapping[str, Any], layout: Layout, agreed: Reconciled) -> None:
@@ -198,6 +212,15 @@ def _change(old: Coder[Any], spec: StateSpec[State]) -> Callable[[Any], Any]:
     function, new = spec.upgrade.function, spec.coder
 
     def change(stored: Any) -> Any:
-        return new.freeze(function(old.thaw(stored)))
+        before = old.thaw(stored)
+        try:
+            after = function(before)
+        except Exception as error:
+            raise UserCodeError(
+                f"The upgrade of the cell {spec.name!r} raised {type(error).__name__}: {error}",
+                detail=f"It was given {before!r:.200}.",
+                todo="correct the function and start again; what it was given is stored as before",
+            ) from error
+        return new.freeze(after)
 
     return change

@@ -150,10 +150,15 @@ def reconcile(old: Mapping[str, Any], new: Mapping[str, Any], evolution: Evoluti
     stored = {cell["name"]: cell for cell in old["cells"]}
     for cell in new["cells"]:
         name, was = cell["name"], evolution.was.get(cell["name"])
-        if name in stored and was in stored:
-            problems.append(f"the cell {name!r} has was={was!r}, but both are stored; drop one of them.")
-            continue
         source = name if name in stored else was
+        if name in stored and was in stored:
+            if not {name, was} & evolution.drop:
+                problems.append(
+                    f"the cell {name!r} has was={was!r}, but both are stored; say which of them goes: drop_cells=[{was!r}], "
+                    f"or drop_cells=[{name!r}] to go on with what is stored as {was!r}."
+                )
+                continue
+            source = was if name in evolution.drop else name
         if source not in stored:
             notes.append(f"the cell {name!r} is new, and empty.")
             continue

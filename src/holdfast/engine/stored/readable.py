@@ -3,7 +3,8 @@
 JSON values stand for themselves. Everything else is an object with one name that begins with `$`: {"$bytes": "…base64…"},
 {"$tuple": […]}, {"$set": […]}, {"$map": [[key, value], …]}, {"$decimal": "1.50"}, {"$datetime": "…ISO 8601…"}, {"$date": …},
 {"$time": …}, {"$timedelta": microseconds}, {"$timestamp": "…RFC 3339…"}, {"$duration": microseconds}, {"$uuid": …},
-{"$float": "nan"}, {"$complex": [real, imaginary]}, {"$bytearray": …}, {"$frozenset": …}.
+{"$float": "nan"}, {"$complex": [real, imaginary]}, {"$bytearray": …}, {"$frozenset": …}; and
+{"$integer": "…hexadecimal…"} for one of more digits than Python writes.
 
 {"$opaque": …} stands for bytes that cannot be decoded here, and {"$repr": …} for an object that only pickle can store: they
 can be shown, but not read back.
@@ -28,6 +29,8 @@ from holdfast.model.time.timestamps import Duration, Timestamp
 __all__ = ["counted", "from_json", "key_to_text", "time_text", "to_json", "to_text", "visible"]
 
 _TEXT_MAX = 120
+_INTEGER_BITS_MAX = 14_000
+"""Python writes no integer of more than 4,300 digits in decimals, and reads none."""
 _HIDDEN = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs")
 """The categories of characters that a terminal obeys or does not show: controls, marks that change the direction of
 writing, characters without width, halves of characters, line ends, and spaces that look like the plain one but are not."""
@@ -84,7 +87,12 @@ def to_text(value: Any, longest: int = _TEXT_MAX) -> str:
     """A value for people: as Python would write it, cut if it is long."""
     if isinstance(value, Timestamp):
         return time_text(value)
-    return _shortened(visible(repr(value)), longest)
+    try:
+        text = repr(value)
+    except ValueError:
+        # There is an integer in it that Python does not write.
+        text = to_json(value)
+    return _shortened(visible(text), longest)
 
 
 def time_text(value: Timestamp) -> str:
@@ -142,8 +150,10 @@ def _sorted(members: Any) -> list[Any]:
 
 def _plain(value: Any) -> Any:
     kind = type(value)
-    if value is None or kind in (bool, int):
+    if value is None or kind is bool:
         return value
+    if kind is int:
+        return value if value.bit_length() <= _INTEGER_BITS_MAX else {"$integer": hex(value)}
     if kind is str:
         return (
             value
@@ -198,6 +208,7 @@ _LIFTED: dict[str, Callable[[Any], Any]] = {
     "timestamp": lambda content: Timestamp.from_rfc3339(content) if isinstance(content, str) else Timestamp(micros=content),
     "duration": lambda content: Duration(micros=content),
     "float": float,
+    "integer": lambda content: int(content, 16),
     "uuid": uuid.UUID,
     "tuple": lambda content: tuple(_lifted(item) for item in content),
     "set": lambda content: {_lifted(item) for item in content},

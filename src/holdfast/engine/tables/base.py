@@ -164,8 +164,12 @@ class Table(abc.ABC):
     def stored(self, entry: Any) -> list[tuple[Coder[Any], Collection[Any]]]:
         """The stored values in an entry, with their coders."""
 
+    def objects(self, entry: Any) -> list[Collection[Any]]:
+        """The stored values in an entry that are Python objects of their own."""
+        return [values for _, values in self.stored(entry)]
+
     def items(self) -> int:
-        """The number of stored values in all entries together; fast."""
+        """The number of such objects in all entries together; fast."""
         return len(self.values)
 
     def containers(self) -> int:

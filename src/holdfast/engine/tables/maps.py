@@ -83,17 +83,26 @@ class MapTable(Table):
         names = split(self._names(columns[1]), counts)
         stored = split(self.spec.coder.decode_block(columns[2]), counts)
         for position, key in enumerate(rows.keys):
-            entries = self.values.get(key, {}) if gone else {}
-            for name in gone[position] if gone else ():
-                entries.pop(name, None)
-            entries.update(zip(names[position], stored[position], strict=True))
+            coming = zip(names[position], stored[position], strict=True)
+            if gone:
+                entries = self.values.get(key, {})
+                for name in gone[position]:
+                    entries.pop(name, None)
+                entries.update(coming)
+            else:
+                entries = dict(coming)
             if entries:
                 self.values[key] = entries
             else:
                 self.values.pop(key, None)
 
     def _names(self, block: bytes) -> list[Any]:
-        return as_members(self.spec.key_coder, self.spec.key_coder.decode_block(block))
+        names = as_members(self.spec.key_coder, self.spec.key_coder.decode_block(block))
+        if set(map(type, names)) == {str}:
+            # Many keys have the same map keys: they share them, as they do when a function writes them.
+            known: dict[Any, Any] = dict(zip(names, names, strict=True))
+            return list(map(known.__getitem__, names))
+        return names
 
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
         return {name: change(stored) for name, stored in entry.items()}

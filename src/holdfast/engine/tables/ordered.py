@@ -2,69 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator
-from itertools import chain
+from array import array
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from holdfast.engine.tables.base import MERGE, MISSING, REPLACE, Cell, Rows, Slot, Table, collection_bytes
+from holdfast.engine.tables.base import MERGE, MISSING, REPLACE, Cell, Rows, Slot, Table
 from holdfast.engine.tables.counts import decode_counts, encode_counts, split
+from holdfast.engine.tables.series import Series
 from holdfast.errors import CoderError, InputError
 from holdfast.model.coders import Coder, VarIntCoder
 from holdfast.model.state.specs import OrderedListState
 from holdfast.model.time.timestamps import Timestamp
 
-__all__ = ["OrderedListCell", "OrderedListTable", "Series"]
+__all__ = ["OrderedListCell", "OrderedListTable"]
 
 _TIMES = VarIntCoder()
-
-
-class Series:
-    """Times in ascending order and their values. Methods that change it return what is needed to undo the change."""
-
-    __slots__ = ("times", "values")
-
-    def __init__(self, times: list[int] | None = None, values: list[Any] | None = None) -> None:
-        self.times: list[int] = [] if times is None else times
-        self.values: list[Any] = [] if values is None else values
-
-    def add(self, time: int, value: Any) -> int:
-        """Returns the position of the new entry, for `take_out`."""
-        times = self.times
-        if not times or times[-1] <= time:
-            times.append(time)
-            self.values.append(value)
-            return len(times) - 1
-        position = bisect_right(times, time)
-        times.insert(position, time)
-        self.values.insert(position, value)
-        return position
-
-    def take_out(self, position: int) -> None:
-        del self.times[position], self.values[position]
-
-    def bounds(self, minimum: int, limit: int) -> slice:
-        start = bisect_left(self.times, minimum)
-        return slice(start, max(start, bisect_left(self.times, limit)))
-
-    def cut(self, minimum: int, limit: int) -> tuple[int, list[int], list[Any]]:
-        """Returns what it removed and from which position, for `put_back`."""
-        bounds = self.bounds(minimum, limit)
-        gone = bounds.start, self.times[bounds], self.values[bounds]
-        del self.times[bounds], self.values[bounds]
-        return gone
-
-    def put_back(self, position: int, times: list[int], values: list[Any]) -> None:
-        self.times[position:position] = times
-        self.values[position:position] = values
-
-
-_TIMES_OF, _VALUES = attrgetter("times"), attrgetter("values")
-_SERIES_BYTES = sys.getsizeof(Series())
+_OWN_BYTES = attrgetter("own_bytes")
 
 
 class Change:
@@ -97,10 +54,12 @@ class OrderedListTable(Table):
         return Rows(REPLACE, keys, self._columns(entries))
 
     def _columns(self, series: list[Series]) -> list[bytes]:
-        times = list(chain.from_iterable(s.times for s in series))
-        values = list(chain.from_iterable(s.values for s in series))
+        times = array("q")
+        for one in series:
+            times.extend(one.times)
+        values = list(chain.from_iterable(one.values for one in series))
         return [
-            encode_counts(len(s.times) for s in series),
+            encode_counts(map(len, series)),
             _encode_times(times),
             self.spec.coder.encode_block(values),
         ]
@@ -109,10 +68,10 @@ class OrderedListTable(Table):
         columns = rows.columns
         ranges: list[list[int]] = []
         if rows.operation == MERGE:
-            ranges = split(_decode_times(columns[1]), decode_counts(columns[0]))
+            ranges = split(_decode_times(columns[1]).tolist(), decode_counts(columns[0]))
             columns = columns[2:]
         counts = decode_counts(columns[0])
-        times = split(_decode_times(columns[1]), counts)
+        times = _parts(_decode_times(columns[1]), counts)
         values = split(self.spec.coder.decode_block(columns[2]), counts)
         for position, key in enumerate(rows.keys):
             if rows.operation == MERGE:
@@ -123,24 +82,25 @@ class OrderedListTable(Table):
                     series.add(time, value)
             else:
                 series = Series(times[position], values[position])
-            if series.times:
+            if series:
                 self.values[key] = series
             else:
                 self.values.pop(key, None)
 
     def mapped(self, entry: Any, change: Callable[[Any], Any]) -> Any:
-        return Series(list(entry.times), [change(stored) for stored in entry.values])
+        return Series(array("q", entry.times), [change(stored) for stored in entry.values])
 
     def stored(self, entry: Any) -> list[tuple[Coder[Any], Collection[Any]]]:
         return [(_TIMES, entry.times), (self.spec.coder, entry.values)]
 
+    def objects(self, entry: Any) -> list[Collection[Any]]:
+        return [entry.values]
+
     def items(self) -> int:
-        return 2 * sum(map(len, map(_VALUES, self.values.values())))
+        return sum(map(len, self.values.values()))
 
     def containers(self) -> int:
-        series = self.values.values()
-        lists = (list(map(part, series)) for part in (_TIMES_OF, _VALUES))
-        return sum(collection_bytes(list, some) for some in lists) + _SERIES_BYTES * len(series)
+        return sum(map(_OWN_BYTES, self.values.values()))
 
     def reveal(self, key: Slot) -> list[tuple[Timestamp, Any]]:
         series = self.values[key]
@@ -157,13 +117,14 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
     __slots__ = ()
 
     def read(self) -> list[tuple[Timestamp, Any]]:
-        return self._pairs(slice(None))
+        series = self._values.get(self._focus.key)
+        return [] if series is None else self._pairs(series.times, series.values)
 
     def read_range(self, min_timestamp: Any, limit_timestamp: Any) -> list[tuple[Timestamp, Any]]:
         series = self._values.get(self._focus.key)
         if series is None:
             return []
-        return self._pairs(series.bounds(_micros(min_timestamp), _micros(limit_timestamp)))
+        return self._pairs(*series.between(_micros(min_timestamp), _micros(limit_timestamp)))
 
     def add(self, pair: tuple[Any, Any]) -> None:
         try:
@@ -183,7 +144,7 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
             if self._undo is not None:
                 self._undo.restore(self._values, key)
                 self._undo.restore(self._changes, key)
-            self._values[key] = Series([time], [stored])
+            self._values[key] = Series((time,), [stored])
             self._changes[key] = None
             return
         change = self._change(key)
@@ -201,12 +162,8 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
         series = self._values.get(self._focus.key)
         if series is None:
             return []
-        times = series.times
-        start = bisect_left(times, minimum)
-        stop = bisect_left(times, limit, start)
-        if start == stop:
-            return []
-        return list(zip(times[start:stop], map(self._coder.thaw, series.values[start:stop]), strict=True))
+        times, values = series.between(minimum, limit)
+        return list(zip(times, map(self._coder.thaw, values), strict=True))
 
     def keep(self, time: int, value: Any) -> None:
         """As `add`, with the time in microseconds."""
@@ -215,7 +172,7 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
     def first_time(self) -> int | None:
         """The earliest time, in microseconds."""
         series = self._values.get(self._focus.key)
-        return None if series is None else series.times[0]
+        return None if series is None else series.first
 
     def clear_range(self, min_timestamp: Any, limit_timestamp: Any) -> None:
         self.cut(_micros(min_timestamp), _micros(limit_timestamp))
@@ -226,42 +183,35 @@ class OrderedListCell(Cell[OrderedListTable], OrderedListState[Any]):
         series = self._values.get(key)
         if series is None:
             return
-        times = series.times
-        if times[0] >= limit or times[-1] < minimum or not _has_any(times, minimum, limit):
+        if not series.has_any(minimum, limit):
             return
         change = self._change(key)
         if change is not None:
             change.ranges.append((minimum, limit))
             if self._undo is not None:
                 self._undo.add(change.ranges.pop)
-            if change.added.times:
+            if change.added:
                 self._cut(change.added, minimum, limit)
         self._cut(series, minimum, limit)
-        if not series.times:
+        if not series:
             if self._undo is not None:
                 self._undo.restore(self._values, key)
                 self._undo.restore(self._changes, key)
             del self._values[key]
             self._changes[key] = None
 
-    def _pairs(self, bounds: slice) -> list[tuple[Timestamp, Any]]:
-        series = self._values.get(self._focus.key)
-        if series is None:
-            return []
-        times = map(Timestamp._of_micros, series.times[bounds])
-        return list(zip(times, map(self._coder.thaw, series.values[bounds]), strict=True))
+    def _pairs(self, times: Collection[int], values: Collection[Any]) -> list[tuple[Timestamp, Any]]:
+        return list(zip(map(Timestamp._of_micros, times), map(self._coder.thaw, values), strict=True))
 
     def _add(self, series: Series, time: int, stored: Any) -> None:
-        position = series.add(time, stored)
+        series.add(time, stored)
         if self._undo is not None:
-            self._undo.add(series.take_out, position)
+            self._undo.add(series.take_out, time)
 
     def _cut(self, series: Series, minimum: int, limit: int) -> None:
-        if self._undo is None:
-            bounds = series.bounds(minimum, limit)
-            del series.times[bounds], series.values[bounds]
-        else:
-            self._undo.add(series.put_back, *series.cut(minimum, limit))
+        gone = series.cut(minimum, limit)
+        if self._undo is not None:
+            self._undo.add(series.put_back, *gone)
 
     def _change(self, key: Slot) -> Change | None:
         """The record of what changed in this entry, created if needed."""
@@ -277,18 +227,19 @@ def _micros(time: Any) -> int:
     return time.micros if type(time) is Timestamp else Timestamp.of(time).micros
 
 
-def _has_any(times: list[int], minimum: int, limit: int) -> bool:
-    """Whether any of these times, in order, is in the range."""
-    start = bisect_left(times, minimum)
-    return start < len(times) and times[start] < limit
-
-
-def _encode_times(times: list[int]) -> bytes:
+def _encode_times(times: Sequence[int]) -> bytes:
     return np.array(times, dtype="<i8").tobytes()
 
 
-def _decode_times(data: bytes) -> list[int]:
+def _decode_times(data: bytes) -> array[int]:
     if len(data) % 8:
         raise CoderError(f"A column of times has {len(data)} bytes, which is not a multiple of eight.")
-    times: list[int] = np.frombuffer(data, dtype="<i8").tolist()
-    return times
+    return array("q", np.frombuffer(data, dtype="<i8").astype("=i8", copy=False).tobytes())
+
+
+def _parts(times: array[int], counts: list[int]) -> list[array[int]]:
+    """Cuts times into parts of these lengths."""
+    if sum(counts) != len(times):
+        raise CoderError(f"A block holds {len(times)} times, but its counts add up to {sum(counts)}.")
+    ends = list(accumulate(counts))
+    return [times[end - count : end] for end, count in zip(ends, counts, strict=True)]

@@ -20,11 +20,11 @@ from holdfast.model.coders import Coder, VarIntCoder
 from holdfast.model.coders.sessions import FIELDS
 from holdfast.model.state.sessions import SessionsStateSpec
 from holdfast.model.state.specs import State, StateSpec
+from holdfast.model.time.units import MAX_MICROS
 
 __all__ = ["SessionsCell", "SessionsTable"]
 
 _NUMBERS = VarIntCoder()
-_LAST = 2**63 - 1
 _STALE_MIN = 100
 
 
@@ -48,7 +48,7 @@ class SessionsTable(ValueTable):
         if len(entry) == width and not entry[3]:
             return entry[1]  # type: ignore[no-any-return]
         ends = zip(entry[1::width], entry[3::width], strict=True)
-        due: int = min(min(end + self._lateness, _LAST) if on_time else end for end, on_time in ends)
+        due: int = min(min(end + self._lateness, MAX_MICROS) if on_time else end for end, on_time in ends)
         return due
 
     @property

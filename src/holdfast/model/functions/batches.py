@@ -7,6 +7,7 @@ appearance. An array with one item for each row is called *by row*, one with an 
 from __future__ import annotations
 
 import abc
+import copy
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -103,7 +104,12 @@ class Batch:
                 todo="give a value of the column's own type",
             )
         filled = found.copy()
-        filled[nulls] = null
+        if found.dtype != object:
+            filled[nulls] = null
+        else:
+            # NumPy would deal out the items of a list.
+            for row in np.flatnonzero(nulls):
+                filled[row] = copy.deepcopy(null)
         return np.asarray(filled)
 
     def is_null(self, name: str | None = None) -> Mask:
@@ -179,7 +185,7 @@ class ColumnState(abc.ABC):
 
     @abc.abstractmethod
     def read(self, default: object) -> NDArray[Any]:
-        """What the cells hold, with `default` where there is nothing."""
+        """What the cells hold, with `default` where there is nothing; each key gets its own copy of that."""
 
     @abc.abstractmethod
     def known(self) -> Mask:

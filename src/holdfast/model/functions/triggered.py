@@ -8,7 +8,8 @@ What a bundle does for a key: first the watermark that lateness is judged by pas
 are assigned to windows, and windows are merged; then each window that received something is offered to its trigger, once. So
 the order of elements within a bundle does not matter, nor whether some were combined beforehand.
 
-An element is late when its window, after merging, has ended and the allowed lateness has passed.
+An element is late when its window, after merging, has ended and the allowed lateness has passed. That is found before
+anything is added, and stays so if the call fails: what is late is no part of what failed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.model.aggregate.combine import CombineFn
 from holdfast.model.aggregate.partials import Partial
 from holdfast.model.aggregate.triggers import Moment
-from holdfast.model.functions.dofn import GroupedDoFn
+from holdfast.model.functions.dofn import Grouped, GroupedDoFn
 from holdfast.model.present import current_clocks
 from holdfast.model.time.timestamps import Timestamp
 from holdfast.model.windows.bounded import BoundedWindow, GlobalWindow, IntervalWindow
@@ -89,7 +90,7 @@ class TriggeredGrouping(GroupedDoFn):
         clocks = _clocks()
         windows = _Windows(self, key, handles, clocks.now)
         windows.pass_watermark(clocks.late)
-        windows.take_in(group.values, group.times, clocks.late)
+        windows.take_in(group, clocks.late)
         return windows.outputs
 
     def on_event(self, key: Any, at: Timestamp, tag: str, *handles: Any) -> list[Any]:
@@ -120,7 +121,6 @@ class _Windows:
         self._key = key
         self._now = now
         self._window_fn = grouping.windowing.window_fn
-        self._lateness = grouping.windowing.allowed_lateness.micros
         self._cell = handles[0]
         self._columns = list(zip(grouping.columns, handles[1:], strict=False))
         timers = handles[1 + len(grouping.columns) :]
@@ -137,13 +137,17 @@ class _Windows:
             if self._end(data) <= watermark:
                 self.look(data, watermark, in_time=True)
 
-    def take_in(self, values: list[Any], times: list[int], watermark: int) -> None:
-        arrivals = self._assigned(values, times)
-        for window, sources, parts in self._merged(arrivals):
-            if self._expiry(window) <= watermark:
+    def take_in(self, group: Grouped, watermark: int) -> None:
+        """Adds the elements to their windows. Those that are late for all of theirs are taken out of the group."""
+        merged = self._merged(self._assigned(group.values, group.times))
+        late = [(window, parts) for window, _, parts in merged if self._expiry(window) <= watermark]
+        if late:
+            for window, parts in late:
                 self._report_late(window, parts)
-            else:
-                self._add(window, sources, parts, watermark)
+            merged = [item for item in merged if self._expiry(item[0]) > watermark]
+            _keep_only(group, {position for _, _, parts in merged for part in parts for position in part.positions})
+        for window, sources, parts in merged:
+            self._add(window, sources, parts, watermark)
 
     def look(self, data: bytes, watermark: int, *, in_time: bool) -> None:
         """Fires a window if its trigger says so, and ends it if it has expired.
@@ -338,7 +342,7 @@ class _Windows:
 
     def _expiry(self, window: BoundedWindow) -> int:
         end = int(window.end.micros)
-        return end if isinstance(window, GlobalWindow) else end + self._lateness
+        return end if isinstance(window, GlobalWindow) else self._grouping.windowing.expiry(end)
 
 
 class _Noted(WindowFn.MergeContext):
@@ -359,6 +363,13 @@ def merged_windows(window_fn: WindowFn, windows: Iterable[BoundedWindow]) -> lis
     window_fn.merge(noted)
     taken = {part for _, parts in noted.groups for part in parts}
     return [*noted.groups, *((window, [window]) for window in distinct if window not in taken)]
+
+
+def _keep_only(group: Grouped, positions: set[int]) -> None:
+    """Leaves the elements at these positions, and those that were combined beforehand."""
+    kept = [place for place, value in enumerate(group.values) if place in positions or isinstance(value, Partial)]
+    group.values[:] = [group.values[place] for place in kept]
+    group.times[:] = [group.times[place] for place in kept]
 
 
 def _as_they_came(parts: list[_Arrival]) -> list[Any]:

@@ -103,7 +103,7 @@ def _view(source: StateSource, batch: int, wanted: Wanted) -> StateView:
     if wanted.key is not None and not shown:
         cell = "" if wanted.cell is None else f" in the cell {wanted.cell!r}"
         raise CheckpointError(
-            f"The key {wanted.key!r} has no state{cell} after micro-batch {batch}.",
+            f"The key {wanted.key!r:.200} has no state{cell} after micro-batch {batch}.",
             todo="list the state without --key, or see other micro-batches: holdfast state history",
         )
     docs = {ref.name: docs_of(source.place, ref) for ref in steps}

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from holdfast.engine.stored.reading import HIDDEN
 from holdfast.engine.tables import Table
-from holdfast.engine.tables.ordered import Series
+from holdfast.engine.tables.series import Series
 from holdfast.errors import InputError
 from holdfast.model.aggregate.combine import CombineFn
 
@@ -30,7 +30,7 @@ def merged(table: Table, kind: str, described: Mapping[str, Any] | None, present
     if kind == "bag":
         return [*present, *coming]
     if kind == "set":
-        return present | coming
+        return {*present, *coming}
     if kind == "map":
         return {**present, **coming}
     if isinstance(present, Series):

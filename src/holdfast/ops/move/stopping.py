@@ -15,6 +15,7 @@ from holdfast.checkpoint.host import this_process
 from holdfast.checkpoint.layout import Checkpoint
 from holdfast.checkpoint.lock import LockInfo, current_lock
 from holdfast.checkpoint.presence import ask_to_stop, take_back
+from holdfast.checkpoint.registry import copied_from
 from holdfast.checkpoint.running import find_running
 from holdfast.errors import CheckpointError, HoldfastError, JobFailed
 from holdfast.ops.move.savepoint import savepoint_create
@@ -85,6 +86,12 @@ def _holder(spark: SparkSession | None, checkpoint: str) -> LockInfo:
     holder = current_lock(spark, checkpoint)
     if holder is None:
         raise CheckpointError(f"No job is running on {checkpoint!r}.")
+    original = copied_from(checkpoint, holder.token)
+    if original is not None:
+        raise CheckpointError(
+            f"No job is running on {checkpoint!r}: it is a copy of {original!r}, made while that was in use.",
+            todo=f"to stop that job: holdfast stop {original}",
+        )
     if not holder.owner.startswith("job "):
         raise CheckpointError(
             f"No job is running on {checkpoint!r}: it is in use by {holder}.", todo="wait until it is done"

@@ -25,7 +25,7 @@ from holdfast.errors import CheckpointError, CorruptState, HoldfastError
 from holdfast.ops.reading.steps import StepRef, by_step, choose_step, fullest, only_step
 from holdfast.spark.errors.failures import first_cause
 from holdfast.spark.errors.transport import carried, rebuilding, uncarried
-from holdfast.spark.steps.seeding import blobs_reader, flat_blobs, stored_blobs
+from holdfast.spark.steps.seeding import blobs_reader, flat_blobs, groups_in, stored_blobs
 from holdfast.spark.types.arrow import arrow_schema
 from holdfast.spark.types.schemas import read_schema
 
@@ -38,7 +38,6 @@ __all__ = [
     "find_steps",
     "fullest",
     "group_blobs",
-    "groups_in",
     "map_groups",
     "our_errors",
     "record_batches",
@@ -109,20 +108,6 @@ def group_blobs(spark: SparkSession, checkpoint: Checkpoint, step: StepRef, batc
     """The blobs of one key group of a step, read by the driver; None if it has none."""
     frame = step_blobs(spark, checkpoint, step, batch).where(F.col("label") == label)
     return collected_groups(frame, checkpoint.path).get(label)
-
-
-def groups_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Blobs]]:
-    """Key groups from rows (label, name, blob), which come group by group."""
-    label, blobs = None, Blobs()
-    for batch in batches:
-        for here, name, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            if here != label and label is not None:
-                yield label, blobs
-                blobs = Blobs()
-            label = here
-            blobs.put(name, blob)
-    if label is not None:
-        yield label, blobs
 
 
 def map_groups(frame: DataFrame, function: GroupFunction, schema: str | StructType) -> DataFrame:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["FoundKey", "find_key", "is_spread", "key_text"]
 
 _NESTED = ("array<", "map<", "struct<")
+_TEXTS = ("string", "varchar", "char")
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,12 @@ def find_key(spark: SparkSession | None, step: StepRef, text: str) -> FoundKey:
     columns = step.manifest["key"]
     kinds = [str(column["type"]) for column in columns]
     parts = [_shown(part, kind) for part, kind in zip(_parts(text, columns), kinds, strict=True)]
+    _check_encoding(parts)
     values, group = _cast(spark, step, parts, kinds)
     for column, value, part in zip(columns, values, parts, strict=True):
         if value is None:
             raise InputError(
-                f"{part!r} is not a key of the step {step.name!r}: {column['name']} is {column['type']}.",
+                f"{part!r:.200} is not a key of the step {step.name!r}: {column['name']} is {column['type']}.",
                 todo="write the key so that SQL can cast it",
             )
     slot = slot_of(values[0] if len(columns) == 1 else tuple(values))
@@ -60,6 +62,15 @@ def find_key(spark: SparkSession | None, step: StepRef, text: str) -> FoundKey:
 def is_spread(step: StepRef) -> bool:
     """Whether the windows of one key are in several key groups."""
     return bool(step.manifest.get("parallel_over", "key") != "key")
+
+
+def _check_encoding(parts: Sequence[str]) -> None:
+    """Bytes that are no UTF-8, as a shell may pass them on, are in no key, and cannot be given to Spark."""
+    for part in parts:
+        try:
+            part.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{part!r:.200} is not a key: it is not UTF-8.", todo="give the key in UTF-8") from None
 
 
 def _cast(spark: SparkSession | None, step: StepRef, parts: Sequence[str], kinds: Sequence[str]) -> tuple[list[Any], int]:
@@ -80,19 +91,22 @@ def _parts(text: str, columns: Sequence[Any]) -> list[str]:
         return [text]
     try:
         given = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         given = text.split(",")
     if not isinstance(given, list) or len(given) != len(columns):
         names = ", ".join(column["name"] for column in columns)
         raise InputError(
-            f"{text!r} is not a key: it has {len(columns)} columns, {names}.",
+            f"{text!r:.200} is not a key: it has {len(columns)} columns, {names}.",
             todo='give them as a JSON list: ["a", 5]',
         )
     return [part if isinstance(part, str) else json.dumps(part) for part in given]
 
 
 def _shown(part: str, kind: str) -> str:
-    """A part as SQL would cast it, even if written as keys are shown: {"$date": "1970-01-01"}."""
+    """A part as SQL would cast it, even if written as keys are shown: {"$date": "1970-01-01"}. A string is shown as it is,
+    also one that looks like that."""
+    if kind.startswith(_TEXTS):
+        return part
     try:
         given = json.loads(part)
     except (ValueError, RecursionError):

@@ -17,7 +17,6 @@ from holdfast.ops.reading.blobs import (
     collected_groups,
     find_steps,
     group_blobs,
-    groups_in,
     map_groups,
     record_batches,
     rows_of,
@@ -27,6 +26,7 @@ from holdfast.ops.reading.blobs import (
 from holdfast.ops.reading.keys import FoundKey, find_key
 from holdfast.ops.reading.sources import Comparison
 from holdfast.spark.errors.transport import carried
+from holdfast.spark.steps.seeding import groups_in
 from holdfast.spark.types.arrow import arrow_schema
 from holdfast.spark.types.schemas import read_schema
 

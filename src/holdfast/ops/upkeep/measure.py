@@ -142,7 +142,8 @@ def _step(
 
 
 def _intervals(offsets: list[Offsets]) -> list[float]:
-    following = [(a, b) for a, b in pairwise(offsets) if b.batch == a.batch + 1]
+    # A clock that was set back in between says nothing.
+    following = [(a, b) for a, b in pairwise(offsets) if b.batch == a.batch + 1 and b.timestamp_millis > a.timestamp_millis]
     return [(b.timestamp_millis - a.timestamp_millis) / 1000 for a, b in following]
 
 

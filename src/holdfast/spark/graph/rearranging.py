@@ -7,7 +7,7 @@ that is interrupted, nothing is lost (`checkpoint/replacing.py`). State after ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import reduce
 from typing import Any
 
@@ -23,6 +23,7 @@ from holdfast.checkpoint.replacing import replacing_state
 from holdfast.engine.stored.evolution import MANIFEST
 from holdfast.engine.stored.manifest import manifest_bytes, read_manifest
 from holdfast.errors import StateConflict
+from holdfast.spark.graph.converting import Conversion, in_new_form, our_errors
 from holdfast.spark.graph.placing import Place, Placement, Stored
 from holdfast.spark.steps.seeding import BLOBS_SCHEMA, seed_new_operator, stored_blobs
 
@@ -66,11 +67,13 @@ def rearrange(
     before: Stored,
     placement: Placement,
     renamed: Collection[str],
+    conversions: Mapping[str, Conversion],
     job_manifest: bytes,
 ) -> None:
-    """Moves the stored state of steps to their places. `renamed` are those whose state still has another name; the state of
-    steps that have no place is left out. The caller must hold the lock."""
-    with replacing_state(open_checkpoint(spark, checkpoint)) as (made, batch):
+    """Moves the stored state of steps to their places. `renamed` are those whose state still has another name,
+    `conversions` those whose cells have changed, by name; the state of steps that have no place is left out. The caller must
+    hold the lock."""
+    with replacing_state(open_checkpoint(spark, checkpoint)) as (made, batch), our_errors(spark, checkpoint):
         operators = made.operators()
         partitions = len(made.partitions_at(operators[0], batch))
         settings = made.offsets(batch).settings
@@ -83,7 +86,10 @@ def rearrange(
                 for name, place in places.items()
                 if place.operator == number and name in before.places
             }
-            blobs = [_step_blobs(spark, made, batch, name, place, renamed) for name, place in sorted(here.items())]
+            blobs = [
+                in_new_form(_step_blobs(spark, made, batch, name, place, renamed), conversions.get(name))
+                for name, place in sorted(here.items())
+            ]
             seed_new_operator(
                 spark,
                 made,

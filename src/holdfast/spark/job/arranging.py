@@ -13,9 +13,10 @@ from typing import Any
 from holdfast.checkpoint.files.choice import Files, files_of, join
 from holdfast.checkpoint.labels import slot_of_manifest
 from holdfast.checkpoint.layout import find_checkpoint
-from holdfast.checkpoint.leftovers import remove_leftovers
+from holdfast.checkpoint.leftovers import has_begun, remove_leftovers
 from holdfast.checkpoint.start_check import check_start
 from holdfast.errors import InvalidStep, StateConflict
+from holdfast.spark.graph.converting import convert
 from holdfast.spark.graph.placing import Place, Placement, Stored, placed
 from holdfast.spark.graph.rearranging import rearrange, stored_steps, time_modes
 from holdfast.spark.graph.sources import are_told_apart, check_sources
@@ -41,6 +42,9 @@ def arranged(outline: Outline, job: str, checkpoint: str, changes: GraphChanges)
     manifest = open_manifest(outline.spark, checkpoint, job)
     manifest.backend = outline.backend
     files = files_of(outline.spark, checkpoint)
+    if not has_begun(files, checkpoint):
+        # What was recorded is of a job that has kept nothing yet.
+        manifest.recorded = None
     if manifest.recorded is None and outline.steps and _has_commits(manifest):
         _check_has_state(files, checkpoint)
     check_start(files, checkpoint, _operators_wanted(manifest, outline))
@@ -54,7 +58,9 @@ def arranged(outline: Outline, job: str, checkpoint: str, changes: GraphChanges)
         root = outline.as_built
         check_sources(manifest.sources, root.sources)
         steps = manifest.agree([step.plan for step in outline.steps], manifest.recorded or {})
-        manifest.write(manifest.content(steps, root.sources))
+        content = manifest.content(steps, root.sources)
+        _convert(manifest, content)
+        manifest.write(content)
         return root, manifest.notes
     if outline.line_problems or not manifest.recorded:
         manifest.check_names(names)
@@ -112,10 +118,20 @@ def _in_line(outline: Outline, manifest: JobManifest, changes: GraphChanges) -> 
     content = manifest.content(_recorded_places(outline, manifest, placement, kept), root.sources)
     if placement.is_rearranged:
         assert stored is not None
-        rearrange(outline.spark, manifest.checkpoint, stored, placement, set(new_names.values()), content)
+        renamed = set(new_names.values())
+        rearrange(outline.spark, manifest.checkpoint, stored, placement, renamed, manifest.conversions, content)
         manifest.notes.append("the stored state was rearranged; earlier micro-batches can no longer be looked at.")
+    else:
+        _convert(manifest, content)
     manifest.write(content)
     return root
+
+
+def _convert(manifest: JobManifest, content: bytes) -> None:
+    """Rewrites the state of steps whose cells have changed, together with the manifest of the job."""
+    if manifest.conversions and _has_commits(manifest):
+        convert(manifest.spark, manifest.checkpoint, manifest.conversions, content)
+        manifest.notes.append("the stored state was converted; earlier micro-batches can no longer be looked at.")
 
 
 def _stored(manifest: JobManifest, new_names: Mapping[str, str], dropped: frozenset[str]) -> Stored | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,10 +11,15 @@ from holdfast.watch.health.thresholds import Thresholds
 __all__ = ["change_problems", "option_problems", "watch_problems"]
 
 
-def option_problems(name: Any, tolerated_failures: Any, retained_batches: Any, budget: Any) -> Iterator[str]:
+def option_problems(
+    name: Any, checkpoint: Any, tolerated_failures: Any, retained_batches: Any, budget: Any
+) -> Iterator[str]:
     """What is wrong with the plain options."""
     if not isinstance(name, str) or not name:
         yield f"The name of a job is {name!r}; it must be a text."
+    if not isinstance(checkpoint, (str, os.PathLike)) or not str(checkpoint).strip():
+        # None is what a variable of the environment is that nobody has set.
+        yield f"checkpoint is {checkpoint!r}; give the path of a directory."
     if type(tolerated_failures) is not int or tolerated_failures < 0:
         yield f"tolerated_failures, or tolerable_failures, is {tolerated_failures!r}; it must be a whole number from 0 on."
     if retained_batches is not None and (type(retained_batches) is not int or retained_batches < 1):

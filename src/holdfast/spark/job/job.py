@@ -24,6 +24,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from holdfast.checkpoint.destination import writing
 from holdfast.checkpoint.files.shared import resolved
 from holdfast.checkpoint.lock import LockInfo
 from holdfast.checkpoint.presence import Presence
@@ -138,7 +139,7 @@ class Job:
         self._told: StreamingQuery | None = None
         """The query whose failure has been raised."""
         problems += [
-            *option_problems(name, self._tolerated_failures, retained_batches, memory_budget_bytes),
+            *option_problems(name, checkpoint, self._tolerated_failures, retained_batches, memory_budget_bytes),
             *change_problems(drop_steps, rename_steps),
             *watch_problems(history, ui, outlets, on_health, thresholds),
         ]
@@ -365,7 +366,8 @@ class Job:
         if problems:
             raise InvalidStep.of_job(self.name, problems)
         self._working.check(spark)
-        root, notes = arranged(outline, self.name, checkpoint, self._changes)
+        with writing(checkpoint):
+            root, notes = arranged(outline, self.name, checkpoint, self._changes)
         self._placement = root.placement
         for note in notes:
             self._watching.progress.note(f"stored state, {note}")

@@ -7,13 +7,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from holdfast.checkpoint.files.paths import normalised
-from holdfast.errors import InvalidStep, JobFailed
+from holdfast.errors import InvalidStep, JobFailed, SinkError
 from holdfast.model.time.timestamps import Duration
+from holdfast.spark.errors.failures import first_cause, query_failure
 from holdfast.spark.errors.transport import rebuilding
 from holdfast.spark.job.handler import Handler
 from holdfast.spark.job.triggers import AvailableNow, Batches, Every, JobTrigger
@@ -52,8 +54,11 @@ class Launch:
         """Starts a query. `waits_for_time`: whether one of its steps uses processing time."""
         writer = frame.writeStream.queryName(self.job).option("checkpointLocation", normalised(checkpoint))
         writer = self._triggered(writer.outputMode("append"))
-        with self._settings(spark, checkpoint, waits_for_time), rebuilding(spark), self._properties(spark):
-            return writer.foreachBatch(handler).start()
+        try:
+            with self._settings(spark, checkpoint, waits_for_time), rebuilding(spark), self._properties(spark):
+                return writer.foreachBatch(handler).start()
+        except Py4JJavaError as error:
+            raise query_failure(error, checkpoint, self.job) from error
 
     def _triggered(self, writer: DataStreamWriter) -> DataStreamWriter:
         if isinstance(self.trigger, AvailableNow):
@@ -90,11 +95,24 @@ def open_sinks(spark: SparkSession, checkpoint: str, job: str, writes: Sequence[
     """Opens the sinks of a job. Raises InvalidStep if two are the same place."""
     query_id = stored_query_id(spark, checkpoint)
     for df, sink in writes:
-        sink.open(spark, df.schema, query_id)
+        with _opening(sink):
+            sink.open(spark, df.schema, query_id)
     places = [sink.place for _, sink in writes if sink.place is not None]
     if len(set(places)) < len(places):
         # Now that they are open, sinks know it: one server has many names.
         raise InvalidStep.of_job(job, ["Two outputs are written to the same place: give each a place of its own."])
+
+
+@contextlib.contextmanager
+def _opening(sink: Sink) -> Iterator[None]:
+    """Turns an error of Spark's JVM into a sentence."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise SinkError(
+            f"{sink!r} could not be opened: {first_cause(str(error))}",
+            todo="check that its place exists and can be written; nothing was processed",
+        ) from error
 
 
 def interval_ms(trigger: JobTrigger) -> int | None:

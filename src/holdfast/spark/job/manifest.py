@@ -14,9 +14,12 @@ from holdfast.checkpoint.query_files import COPY, check_query_files, in_form
 from holdfast.checkpoint.replacement import MANIFEST_FILE, finish_replacing
 from holdfast.checkpoint.step_operators import operator_count
 from holdfast.engine.stored.documents import check_form, parse_json
+from holdfast.engine.stored.evolution import is_rewritten
 from holdfast.engine.stored.manifest import MANIFEST_VERSION, checked_manifest, reconcile
 from holdfast.engine.stored.manifest_form import JobForm
+from holdfast.engine.stored.session_forms import was_a_function
 from holdfast.errors import StateConflict
+from holdfast.spark.graph.converting import Conversion
 
 __all__ = ["MANIFEST_FILE", "JobManifest", "open_manifest"]
 
@@ -37,6 +40,8 @@ class JobManifest:
     """Sentences that say what was done and what has changed."""
     backend: str | None = None
     """The backend of steps that have not named one."""
+    conversions: dict[str, Conversion] = field(default_factory=dict)
+    """By name, the steps whose state has to be rewritten for the code to read it."""
 
     @property
     def operators(self) -> int:
@@ -53,8 +58,11 @@ class JobManifest:
         for plan in (plan.running_on(self.backend) for plan in plans):
             present[plan.name] = plan.manifest
             if plan.name in recorded:
-                agreed = reconcile(recorded[plan.name], plan.manifest, plan.evolution)
+                before = recorded[plan.name]
+                agreed = reconcile(before, plan.manifest, plan.evolution)
                 present[plan.name] = agreed.manifest
+                if is_rewritten(before, agreed) and not was_a_function(before, plan.manifest):
+                    self.conversions[plan.name] = Conversion(plan, before)
                 self.notes += [f"{plan.name}: {note}" for note in agreed.notes]
         return present
 

@@ -17,9 +17,9 @@ from holdfast.spark.sinks.delta_access import TableAccess, columns_of, require_d
 from holdfast.spark.sinks.delta_fits import check_values, delta_fields, differences, nullable, row_problems
 from holdfast.spark.sinks.delta_history import NoWayBack, version_before
 from holdfast.spark.sinks.delta_merge import merge
-from holdfast.spark.sinks.delta_notes import Upserted, Written, noted_commit, written
+from holdfast.spark.sinks.delta_notes import Upserted, Written, noted_commit, taken_back, written
 from holdfast.spark.sinks.delta_storage import Storage
-from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession
+from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession, other_job, was_taken_back
 from holdfast.spark.sinks.upsert import Upsert
 from holdfast.spark.types.arrow import arrow_type
 
@@ -114,6 +114,9 @@ class Delta(Sink):
                 has = self._go_back(table, has, info)
             elif has.number >= 0:
                 self._succession.check(self, info, has.number, has, lambda: has.is_of(info.planned(has.number)))
+                removed = taken_back(table, info.query_id)
+                if was_taken_back(info, has.number, removed.number, removed.is_surely_of):
+                    raise other_job(self, info, has.number)
             if rows.num_rows:
                 self._put(table, rows, comes, info)
                 has = comes
@@ -201,10 +204,19 @@ class Delta(Sink):
         if not self._may_take_over:
             raise self._taken_back(has.number, info)
         try:
-            version = version_before(table.history(), table.version(), info.query_id, info.batch_id)
-            return self._access.go_back(table, version, info.query_id, info.batch_id)
+            history, newest = table.history(), table.version()
+            version = version_before(history, newest, info.query_id, info.batch_id)
+            after = version_before(history, newest, info.query_id, info.batch_id + 1)
+            return self._access.go_back(table, version, after, info.query_id, lambda kept: self._check_kept(kept, info))
         except NoWayBack as none:
             raise self._no_way_back(none, has.number, info) from None
+
+    def _check_kept(self, kept: Written, info: BatchInfo) -> None:
+        """Makes sure that the version to go back to has what this checkpoint has planned, and no more."""
+        if kept.number >= info.batch_id:
+            raise NoWayBack("its log does not go back so far")
+        if kept.number >= 0 and not kept.is_of(info.planned(kept.number)):
+            raise other_job(self, info, kept.number)
 
     def _taken_back(self, number: int, info: BatchInfo) -> SinkError:
         detail = "The checkpoint was rolled back. New rows would be mixed with those written before."

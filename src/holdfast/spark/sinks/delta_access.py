@@ -90,16 +90,18 @@ class TableAccess:
 
         return DeltaTable(self.storage.uri, version=version, storage_options=self.storage.options())
 
-    def go_back(self, table: DeltaTable, version: int, query_id: str, number: int) -> Written:
-        """Makes an older version the newest, one without a query's micro-batches from a number on; or raises NoWayBack.
-        Returns what it has of the query."""
+    def go_back(
+        self, table: DeltaTable, version: int, after: int, query_id: str, check: Callable[[Written], None]
+    ) -> Written:
+        """Makes an older version the newest, or raises NoWayBack. Returns what it has of the query, after `check` had a look
+        at it. `after` is a version before which all stays, or comes again as it was."""
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         try:
             state = written(self.at(version), query_id)
-            if state.number >= number:
-                raise NoWayBack("its log does not go back so far")
-            table.restore(version, commit_properties=noted_commit(query_id, state))
+            check(state)
+            removed = written(self.at(after + 1), query_id) if after < table.version() else None
+            table.restore(version, commit_properties=noted_commit(query_id, state, removed=removed))
             return state
         except CommitFailedError:
             raise

@@ -2,6 +2,8 @@
 
     txn holdfast/<query>/micro-batch    the number of the query's newest micro-batch with rows; -1: none
     txn holdfast/<query>/plan           a digest of its plan, in 63 bits; 0: unknown
+    txn holdfast/<query>/taken back     the number of the first micro-batch after its own that a take-over has removed
+    txn holdfast/<query>/its plan       and a digest of its plan
     commitInfo.holdfast                 {"query": "…", "micro_batch": n}: which commit is whose, to find the way back
     the property holdfast.upsert        {"format": 1, "key": ["…"], "query": "…"}: the table is upserted, and whose it is
 
@@ -25,7 +27,7 @@ from holdfast.spark.sinks.base import BatchInfo
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
-__all__ = ["UPSERT", "Upserted", "Written", "noted_commit", "noted_query", "written"]
+__all__ = ["UPSERT", "Upserted", "Written", "noted_commit", "noted_query", "taken_back", "written"]
 
 UPSERT = "holdfast.upsert"
 _NOTE = "holdfast"
@@ -50,6 +52,10 @@ class Written:
         """Whether it was planned so. What is unknown counts as the same."""
         return not plan or self.plan in (0, _digest(plan))
 
+    def is_surely_of(self, plan: str) -> bool:
+        """Whether it was planned so, which is known."""
+        return bool(plan) and self.plan == _digest(plan)
+
 
 def _digest(plan: str) -> int:
     if not plan:
@@ -62,16 +68,35 @@ def _ids(query_id: str) -> tuple[str, str]:
     return f"holdfast/{query_id}/micro-batch", f"holdfast/{query_id}/plan"
 
 
+def _ids_taken_back(query_id: str) -> tuple[str, str]:
+    return f"holdfast/{query_id}/taken back", f"holdfast/{query_id}/its plan"
+
+
 def written(table: DeltaTable, query_id: str) -> Written:
     """What a version of a table has of a query."""
-    number, plan = (table.transaction_version(name) for name in _ids(query_id))
+    return _noted(table, _ids(query_id))
+
+
+def taken_back(table: DeltaTable, query_id: str) -> Written:
+    """The first of a query's micro-batches that the last take-over has removed, but for the one that it wrote itself."""
+    return _noted(table, _ids_taken_back(query_id))
+
+
+def _noted(table: DeltaTable, ids: tuple[str, str]) -> Written:
+    number, plan = (table.transaction_version(name) for name in ids)
     return Written() if number is None else Written(number, plan or 0)
 
 
 def noted_commit(
-    query_id: str, state: Written | None, *, micro_batch: int | None = None, retries: int | None = 0
+    query_id: str,
+    state: Written | None,
+    *,
+    micro_batch: int | None = None,
+    removed: Written | None = None,
+    retries: int | None = 0,
 ) -> CommitProperties:
-    """The properties of a commit of a query, after which `state` is what the table has of it; None: as before.
+    """The properties of a commit of a query, after which `state` is what the table has of it; None: as before. `removed` is
+    the first that is removed by it.
 
     Without `retries` it fails if anybody has committed since the table was read. With None it is up to deltalake whether
     the two go together.
@@ -79,9 +104,12 @@ def noted_commit(
     from deltalake import CommitProperties, Transaction
 
     note = {"query": query_id} if micro_batch is None else {"query": query_id, "micro_batch": micro_batch}
-    ids = None
+    noted: dict[str, int] = {}
     if state is not None:
-        ids = [Transaction(name, value) for name, value in zip(_ids(query_id), (state.number, state.plan), strict=True)]
+        noted |= zip(_ids(query_id), (state.number, state.plan), strict=True)
+    if removed is not None:
+        noted |= zip(_ids_taken_back(query_id), (removed.number, removed.plan), strict=True)
+    ids = [Transaction(name, value) for name, value in noted.items()] or None
     return CommitProperties(custom_metadata={_NOTE: json.dumps(note)}, max_commit_retries=retries, app_transactions=ids)
 
 

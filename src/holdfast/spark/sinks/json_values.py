@@ -15,9 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.errors import SinkError
 from holdfast.model.time.timestamps import Duration
 
-__all__ = ["Number", "json_number", "json_texts", "plain_value"]
+__all__ = ["Number", "json_number", "nested_texts", "plain_value"]
 
 _UTC = timezone.utc
 
@@ -34,10 +35,17 @@ def json_number(value: float) -> float | str:
     return value
 
 
-def json_texts(column: pa.Array | pa.ChunkedArray, number: Number = json_number) -> list[str | None]:
-    """The values of a column as JSON; `number` says how floats are written."""
+def nested_texts(name: str, column: pa.ChunkedArray, number: Number = json_number) -> list[str | None]:
+    """The values of a column as JSON; `number` says how floats are written. Raises SinkError if one has no such form."""
     convert = _json_value(column.type, number)
-    return [None if value is None else json.dumps(convert(value), ensure_ascii=False) for value in column.to_pylist()]
+    try:
+        return [None if value is None else json.dumps(convert(value), ensure_ascii=False) for value in column.to_pylist()]
+    except (OverflowError, ValueError) as error:
+        # Times that Python does not have, or a struct with two fields of one name.
+        raise SinkError(
+            f"A value in the column {name!r} cannot be written as JSON: {error}.",
+            todo="select the parts of it as columns, or leave such rows out with where",
+        ) from error
 
 
 def plain_value(kind: pa.DataType) -> Callable[[Any], Any]:

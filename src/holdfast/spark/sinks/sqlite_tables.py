@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-__all__ = ["affinity", "columns_of", "declared_types", "last_row", "quoted", "unique_keys"]
+__all__ = ["affinity", "columns_of", "declared_types", "last_row", "quoted", "rowid_of", "unique_keys"]
 
 
 def quoted(name: str) -> str:
@@ -30,12 +30,26 @@ def affinity(declared: str) -> str:
     return "NUMERIC" if declared else "BLOB"
 
 
-def last_row(database: sqlite3.Connection, table: str) -> int | None:
-    """The largest rowid; None if the table has no rowids."""
+def rowid_of(database: sqlite3.Connection, table: str) -> str | None:
+    """The name by which a statement reaches the rowids of a table; None if it has none, or columns of its own with all of
+    the names."""
+    taken = set(declared_types(database, table))
+    name = next((name for name in ("rowid", "_rowid_", "oid") if name not in taken), None)
+    if name is None:
+        return None
     try:
-        [[last]] = database.execute(f"SELECT coalesce(max(rowid), 0) FROM {quoted(table)}").fetchall()
+        database.execute(f"SELECT {name} FROM {quoted(table)} LIMIT 0")
     except sqlite3.OperationalError:
         return None
+    return name
+
+
+def last_row(database: sqlite3.Connection, table: str) -> int | None:
+    """The largest rowid; None if they cannot be reached."""
+    rowid = rowid_of(database, table)
+    if rowid is None:
+        return None
+    [[last]] = database.execute(f"SELECT coalesce(max({rowid}), 0) FROM {quoted(table)}").fetchall()
     return int(last)
 
 

@@ -118,7 +118,8 @@ class UpsertedTable:
         others = [quoted(name) for name in rows.column_names if name not in self.upsert.key]
         does = f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in others)}" if others else "NOTHING"
         self.database.executemany(
-            f"INSERT INTO {quoted(self.table)} ({names}) VALUES ({places})"
+            # A table may have the name `excluded`, by which the clause calls the rows that come.
+            f"INSERT INTO {quoted(self.table)} AS written ({names}) VALUES ({places})"
             f" ON CONFLICT ({', '.join(map(quoted, self.upsert.key))}) DO {does}",
             zip(*sqlite_columns(self.upsert.newest(rows)), strict=True),
         )

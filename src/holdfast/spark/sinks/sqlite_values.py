@@ -3,7 +3,7 @@
 | column | in SQLite |
 |---|---|
 | whole numbers, booleans | INTEGER |
-| float, double | REAL; NaN, which SQLite would make NULL, is the text NaN |
+| float, double | REAL, in which SQLite makes 0.0 of -0.0; NaN, which it would make NULL, is the text NaN |
 | binary | BLOB |
 | string | TEXT |
 | decimal | TEXT with all its digits: 1.50 |
@@ -20,9 +20,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.spark.sinks.json_values import json_texts, plain_value
+from holdfast.spark.sinks.json_values import nested_texts, plain_value
+from holdfast.spark.sinks.upsert import python_values
 
-__all__ = ["column_kind", "sqlite_columns"]
+__all__ = ["column_kind", "is_converted", "sqlite_columns"]
 
 
 def column_kind(kind: pa.DataType) -> str:
@@ -34,18 +35,32 @@ def column_kind(kind: pa.DataType) -> str:
     return "BLOB" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "TEXT"
 
 
+def is_converted(kind: pa.DataType, affinity: str) -> bool:
+    """Whether a column with an affinity of SQLite's makes other values of some that have a type of Arrow's: 7 of '007', or
+    '7' of 7."""
+    wanted = column_kind(kind)
+    if affinity in (wanted, "BLOB") or wanted == "BLOB":
+        return False
+    if wanted == "INTEGER":
+        return affinity != "NUMERIC"
+    if wanted == "REAL":
+        return affinity == "TEXT"
+    # Times and JSON do not look like numbers.
+    return not (pa.types.is_nested(kind) or (pa.types.is_temporal(kind) and not pa.types.is_duration(kind)))
+
+
 def sqlite_columns(table: pa.Table) -> list[list[Any]]:
-    """The columns of a table as values for SQLite."""
-    return [_column(column) for column in table.columns]
+    """The columns of a table as values for SQLite; raises SinkError if one has no form there."""
+    return [_column(name, column) for name, column in zip(table.column_names, table.columns, strict=True)]
 
 
-def _column(column: pa.ChunkedArray) -> list[Any]:
+def _column(name: str, column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_nested(column.type):
-        return list(json_texts(column))
+        return list(nested_texts(name, column))
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         column = column.cast(pa.timestamp("us", tz="UTC"))
     convert = _number if pa.types.is_floating(column.type) else plain_value(column.type)
-    return [None if value is None else convert(value) for value in column.to_pylist()]
+    return [None if value is None else convert(value) for value in python_values(name, column)]
 
 
 def _number(value: float) -> float | str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from holdfast.errors import SinkError
 from holdfast.spark.sinks.base import BatchInfo
 
-__all__ = ["TAKEN_OVER", "TAKE_OVER_AGAIN", "Succession"]
+__all__ = ["TAKEN_OVER", "TAKE_OVER_AGAIN", "Succession", "other_job", "was_taken_back"]
 
 TAKEN_OVER = " This sink has begun before, and takes over only then: what has come since may be another job's."
 TAKE_OVER_AGAIN = "see that no other job with this query id runs; then make a new sink with take_over=True, and start again"
@@ -42,11 +42,26 @@ class Succession:
         its number, and `is_planned` tells whether this checkpoint has planned it so, or does not know any more."""
         if is_planned() if self._last is None else self._last == last:
             return
-        raise SinkError(
-            f"{sink!r} has micro-batch {number} of another job with the same query id; {info.batch_id} of this one comes "
-            "next.",
-            detail="A savepoint of this job was restored, and that job has taken over. Their rows would be mixed.",
-            todo="let only one of the two go on; to run both, restore the savepoint with --new-query-id, and give each a "
-            "table of its own",
-            context={"query": info.query_id, "micro_batch": info.batch_id},
-        )
+        raise other_job(sink, info, number)
+
+
+def was_taken_back(info: BatchInfo, last: int, first: int, is_of: Callable[[str], bool]) -> bool:
+    """Whether rows of this checkpoint, between `last`, the newest micro-batch that a table has of this query, and the next
+    one, were removed by a job that took over. `first` is the number of the first that was removed, and `is_of` tells whether
+    it was planned so.
+
+    A job that took over may have written a single micro-batch, which its savepoint had as planned. It is then planned as in
+    the old job's checkpoint, and does not tell the two apart. Whoever had rows that were removed had the first of them."""
+    return last < first < info.batch_id and is_of(info.planned(first))
+
+
+def other_job(sink: object, info: BatchInfo, number: int) -> SinkError:
+    """For a micro-batch with a number below the next one's, which this checkpoint has planned otherwise."""
+    return SinkError(
+        f"{sink!r} has micro-batch {number} of another job with the same query id; {info.batch_id} of this one comes next.",
+        detail="A savepoint of this job was restored, and that job has taken over. Their rows would be mixed.",
+        todo="let only one of the two go on; to run both, restore the savepoint with --new-query-id, and give each a place "
+        "of its own. If this checkpoint was restored and then rescaled, restore it with --partitions instead: rescaling "
+        "takes the number of a micro-batch",
+        context={"query": info.query_id, "micro_batch": info.batch_id},
+    )

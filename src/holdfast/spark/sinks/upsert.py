@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from holdfast.errors import SinkError
 
-__all__ = ["CAN_UPSERT", "Upsert"]
+__all__ = ["CAN_UPSERT", "Upsert", "python_values"]
 
 CAN_UPSERT = "hf.sinks.Sqlite, Postgres, DuckDB or Delta"
 """The sinks that can, for messages of those that cannot."""
@@ -39,7 +39,7 @@ class Upsert:
 
         For statements that must not meet a key twice, such as MERGE.
         """
-        columns = [rows.column(name).to_pylist() for name in self.key]
+        columns = [python_values(name, rows.column(name)) for name in self.key]
         last = {self.slot(values): place for place, values in enumerate(zip(*columns, strict=True))}
         return rows if len(last) == rows.num_rows else rows.take(sorted(last.values()))
 
@@ -61,6 +61,18 @@ class Upsert:
 
     def __str__(self) -> str:
         return ", ".join(self.key)
+
+
+def python_values(name: str, column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; raises SinkError if it has a time that Python has not."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError) as error:
+        raise SinkError(
+            f"A time in the column {name!r} is not within the years 1 to 9999, so it cannot be written.",
+            todo="leave such rows out with where, or give them another value; the micro-batch comes again when the job is "
+            "started",
+        ) from error
 
 
 def _number(value: float) -> Hashable:

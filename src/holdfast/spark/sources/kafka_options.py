@@ -14,7 +14,9 @@ from holdfast.spark.session.secrets import provider_options, references
 __all__ = ["kafka_options", "option_problems", "servers_text"]
 
 _SERVERS = "kafka.bootstrap.servers"
-_SECRET = re.compile(r"password|jaas|secret|\bkey$|token", re.IGNORECASE)
+_SECRET = re.compile(r"password|jaas|secret|\bkey$|token(?!\.endpoint\.url$)", re.IGNORECASE)
+_SETTING = re.compile(r"""(\w*(?:password|secret)\w*)\s*=\s*("[^"]*"|'[^']*'|[^\s;]*)""", re.IGNORECASE)
+"""What is secret within a login."""
 _TOPICS = ("subscribe", "subscribePattern", "assign", "topic")
 
 
@@ -44,6 +46,18 @@ def option_problems(servers: Any, options: Any, own: Mapping[str, str]) -> Itera
     for option, value in options.items():
         if option.lower() in known:
             yield f"The option {option!r} is {known[option.lower()]}; give it there."
-        elif _SECRET.search(option) and not any(True for _ in references({option: str(value)})):
-            # Its value is not shown: it may be what should have been hidden.
-            yield f"The option {option!r} is secret; give hf.sources.FromEnv('...') or FromFile('...') in its place."
+        elif _SECRET.search(option):
+            yield from _secret_problems(option, str(value))
+
+
+def _secret_problems(option: str, value: str) -> Iterator[str]:
+    """What is wrong with an option that is secret. Its value is not shown: it may be what should have been hidden."""
+    if not _refers(value):
+        yield f"The option {option!r} is secret; give hf.sources.FromEnv('...') or FromFile('...') in its place."
+    for name, given in _SETTING.findall(value):
+        if not _refers(given):
+            yield f"In the option {option!r} {name} is written down; give hf.sources.FromEnv('...') or FromFile('...')."
+
+
+def _refers(value: str) -> bool:
+    return any(True for _ in references({"": value}))

@@ -119,6 +119,9 @@ class Lifting:
             period, offset = _pane(self._window_fn)
             times = _times(table)
             starts = times - (times % period - offset) % period
+            if (starts > times).any():
+                # It would begin before all timestamps, and 64 bits are not enough to say so.
+                self._window_fn.assign(WindowFn.AssignContext(Timestamp(micros=int(times.min()))))
         keys = ["group", "start", *(name for name in table.column_names if name.startswith("k"))]
         table = table.append_column("start", pa.array(starts))
         aggregations: list[Any] = [([], "count_all"), *wanted]
@@ -150,7 +153,8 @@ class Lifting:
         numbers = _numbers_of([table.column(name) for name in keys])
         order = _by_key_and_time(numbers, times)
         begins = np.ones(len(order), dtype=bool)
-        begins[1:] = (np.diff(times[order]) >= gap) | (np.diff(numbers[order]) != 0)
+        # Unsigned, since two times may be further apart than a signed number can say.
+        begins[1:] = (np.diff(times[order].view(np.uint64)) >= gap) | (np.diff(numbers[order]) != 0)
         firsts = np.flatnonzero(begins)
         ends = np.append(firsts[1:], len(order))
         columns = {name: table.column(name).take(pa.array(order[firsts])) for name in ["group", *keys]}

@@ -122,9 +122,21 @@ class StepPlan:
 
     def load(self) -> Loaded:
         """Builds the step in a worker."""
-        try:
+        with self._imported():
             fn, options = cloudpickle.loads(self.pickled)
             factory = None if self.factory is None else cloudpickle.loads(self.factory)
+        return Loaded(self, build(fn, options), factory)
+
+    def layout(self) -> Layout:
+        """The layout of its cells, in a worker that does not run it: the function is not set up."""
+        with self._imported():
+            fn, options = cloudpickle.loads(self.pickled)
+        return Layout(build(fn, options), self.reader.elements.value_coder)
+
+    @contextlib.contextmanager
+    def _imported(self) -> Iterator[None]:
+        try:
+            yield
         except ImportError as error:
             raise InvalidStep(
                 self.name,
@@ -133,7 +145,6 @@ class StepPlan:
                     "with spark.sparkContext.addPyFile(...), or start Spark with hf.session()."
                 ],
             ) from None
-        return Loaded(self, build(fn, options), factory)
 
 
 @contextlib.contextmanager

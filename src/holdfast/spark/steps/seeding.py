@@ -18,8 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from holdfast.checkpoint.files.choice import Files, join, normalised
+from holdfast.checkpoint.files.paths import for_reader
 from holdfast.checkpoint.layout import Checkpoint, metadata_bytes
 from holdfast.checkpoint.query_files import METADATA_VERSION
+from holdfast.engine.stored.reading import Blobs
 from holdfast.errors import HoldfastError
 from holdfast.spark.errors.failures import first_cause
 from holdfast.spark.session.settings import with_settings
@@ -31,6 +33,7 @@ __all__ = [
     "blob_table",
     "blobs_reader",
     "flat_blobs",
+    "groups_in",
     "seed_new_operator",
     "seed_operator",
     "stored_blobs",
@@ -65,6 +68,20 @@ def blobs_reader(spark: SparkSession, operator: int) -> DataFrameReader:
 def flat_blobs(frame: DataFrame, *more: Column) -> DataFrame:
     """What that reader gives as rows of `BLOBS_SCHEMA`, with more columns before."""
     return frame.select(*more, "key.label", "user_map_key.name", "user_map_value.blob")
+
+
+def groups_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Blobs]]:
+    """Key groups from rows (label, name, blob), which come group by group."""
+    label, blobs = None, Blobs()
+    for batch in batches:
+        for here, name, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if here != label and label is not None:
+                yield label, blobs
+                blobs = Blobs()
+            label = here
+            blobs.put(name, blob)
+    if label is not None:
+        yield label, blobs
 
 
 class _Seeder(StatefulProcessor):
@@ -169,7 +186,7 @@ def _run(
     }
     with with_settings(spark, wanted):
         blobs.select("label", "name", "blob").write.parquet(source)
-        stream = spark.readStream.schema(BLOBS_SCHEMA).parquet(source)
+        stream = spark.readStream.schema(BLOBS_SCHEMA).parquet(for_reader(source))
         if time_mode == "EventTime":
             stream = stream.withColumn("time", F.timestamp_seconds(F.lit(1))).withWatermark("time", "0 seconds")
         seeded = stream.groupBy("label").transformWithState(

@@ -139,7 +139,12 @@ def write_arrays(writer: OutputWriter, columns: Mapping[str, Any]) -> pa.RecordB
 def _fitting(field: pa.Field, column: Any) -> pa.Array | list[Any]:
     """The column as an Arrow array, if it surely fits as it is; else its items, which have to be looked at."""
     array = _exact(field, column)
-    return as_list(column) if array is None or (array.null_count and not field.nullable) else array
+    if array is not None and (field.nullable or not array.null_count):
+        return array
+    try:
+        return as_list(column)
+    except OutputError as error:
+        raise error.within(column=field.name) from None
 
 
 def _exact(field: pa.Field, column: Any) -> pa.Array | None:

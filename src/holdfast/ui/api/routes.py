@@ -113,7 +113,7 @@ def _add_jobs(router: APIRouter, jobs: Jobs, doctor: Doctor, news: News) -> None
         },
     )
     async def listen() -> StreamingResponse:
-        """Server-sent events named `jobs`: the version of each job by its id, whenever one changes."""
+        """Server-sent events named "jobs": the version of each job by its id, whenever one changes."""
         if news.is_full:
             raise HTTPException(503, "Too many are listening.")
         return StreamingResponse(news.listen(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

@@ -15,6 +15,7 @@ __all__ = ["ended_badly", "reprocessing"]
 
 _STUCK = 3
 """So many failures after one and the same micro-batch: it will fail again."""
+_SAID_MAX = 300
 
 
 def reprocessing(recent: Recent) -> Iterator[Symptom]:
@@ -47,6 +48,11 @@ def reprocessing(recent: Recent) -> Iterator[Symptom]:
         todo=_what_helps(stuck is not None, bool(again)),
         figures={"failures": len(found), "micro_batches_again": sum(again.values())},
     )
+
+
+def _in_one_line(text: str) -> str:
+    """What a failure said, without the ends of its lines."""
+    return cut(" · ".join(line.strip() for line in text[:_SAID_MAX].splitlines() if line.strip()), _SAID_MAX)
 
 
 def _stuck_after(recent: Recent, begin: int) -> int | None:
@@ -85,7 +91,7 @@ def ended_badly(recent: Recent, running: bool | None) -> Iterator[Symptom]:
             name="failed",
             title="The job has failed",
             level=Level.CRITICAL,
-            evidence=f"It failed {after}, at {time_text(last.at_ms)}: {cut(last.text.strip(), 300) or 'it did not say why'}",
+            evidence=f"It failed {after}, at {time_text(last.at_ms)}: {_in_one_line(last.text) or 'it did not say why'}",
             todo="mend what the error says, and start the job again: it goes on from there (docs/running-jobs.md)",
         )
     elif last.event == "started" and running is False:

@@ -73,9 +73,8 @@ def _notes(recent: Recent, now: int, running: bool | None) -> Iterator[str]:
     if not history.batches:
         yield "There is no history of micro-batches yet."
     elif not recent.is_enough:
-        seen = counted(len(recent.window), "micro-batch", "micro-batches")
-        needed = recent.thresholds.batches_min
-        yield f"There are only {seen} with input to judge by, without the first of each run; medians need {needed}."
+        seen, needed = len(recent.window), recent.thresholds.batches_min
+        yield f"Medians need {needed} micro-batches with input, not counting the first of each run: {seen} so far."
     partial = [] if history.last is None else [step for step, record in history.last.steps.items() if record.partial]
     if partial:
         named = ", ".join(cut(step) for step in partial[:3])

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from holdfast.checkpoint.files.choice import Files, join, normalised
+from holdfast.checkpoint.files.choice import Files, join
+from holdfast.checkpoint.files.paths import for_reader
 from holdfast.errors import CheckpointError
 from holdfast.spark.errors.transport import carried
 
@@ -36,11 +37,11 @@ class ExportFormat(abc.ABC):
         """The rows in a folder. They should have this schema; whoever edited them may have given them another."""
         if not any(entry.name.endswith(f".{self.name}") for entry in files.entries(folder) or ()):
             raise CheckpointError(f"There are no files *.{self.name} in {folder!r}.", todo="export the state again")
-        return self._read(spark, normalised(folder), schema)
+        return self._read(spark, for_reader(folder), schema)
 
     @abc.abstractmethod
     def _read(self, spark: SparkSession, folder: str, schema: StructType) -> DataFrame:
-        """The rows in a folder that has files."""
+        """The rows in a folder that has files, whose path is as Spark's readers want it."""
 
 
 class ChunkFormat(ExportFormat):

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.checkpoint.files.choice import Files, normalised
+from holdfast.checkpoint.files.paths import for_reader
 from holdfast.ops.move.formats.base import ExportFormat
 from holdfast.spark.session.settings import with_settings
 
@@ -22,7 +23,7 @@ class ParquetFormat(ExportFormat):
         spark = rows.sparkSession
         with with_settings(spark, _MICROS):
             rows.write.parquet(normalised(folder))
-        return spark.read.parquet(normalised(folder)).count()
+        return spark.read.parquet(for_reader(folder)).count()
 
     def _read(self, spark: SparkSession, folder: str, schema: StructType) -> DataFrame:
         return spark.read.parquet(folder)

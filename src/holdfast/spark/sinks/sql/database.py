@@ -9,7 +9,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-__all__ = ["Column", "Database", "Table", "quoted"]
+__all__ = ["STAGED", "Column", "Database", "Table", "quoted"]
+
+STAGED = "holdfast_staged"
+"""What the rows of a micro-batch are called until they are in their table."""
 
 
 def quoted(name: str) -> str:

@@ -61,7 +61,9 @@ class DuckDB(SqlSink):
         require_extra("duckdb", "duckdb", (2, 0), "hf.sinks.DuckDB")
         super().__init__(table, schema, batch_column, take_over)
         problems = self._problems()
-        if str(path) == "" or str(path).startswith(":memory:"):
+        if not isinstance(path, (str, Path)):
+            problems.append(f"path is {path!r}; give the path of a file.")
+        elif str(path) == "" or str(path).startswith(":memory:"):
             problems.append(f"{str(path)!r} is a database that is lost with each connection; give a file.")
         self._retry_seconds = retry_seconds(retry_for, problems)
         if problems:

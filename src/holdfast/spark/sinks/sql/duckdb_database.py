@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from holdfast.spark.sinks.sql import duckdb_types
-from holdfast.spark.sinks.sql.database import Column, Database, Table, quoted
+from holdfast.spark.sinks.sql.database import STAGED, Column, Database, Table, quoted
 from holdfast.spark.sinks.sql.values import check_years
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DuckDBDatabase"]
 
-_STAGED = "holdfast_staged"
 _ALIKE = ["a", "A", "\u00e1", "a\u0301", "a\u0001", "a "]
 """Texts of which every collation takes some for the same."""
 _OF_TABLE = "database_name = current_database() AND lower(schema_name) = lower($1) AND lower(table_name) = lower($2)"
@@ -107,8 +106,8 @@ class DuckDBDatabase(Database):
         for place, name in enumerate(rows.column_names):
             if name in key:
                 rows = rows.set_column(place, name, duckdb_types.as_key(name, rows.column(place)))
-        self._connection.register(_STAGED, rows)
-        return _STAGED
+        self._connection.register(STAGED, rows)
+        return STAGED
 
     def folded(self, name: str) -> str:
         return name.lower()

@@ -21,8 +21,8 @@ import re
 
 import pyarrow as pa
 
+from holdfast.spark.sinks.json_values import nested_texts
 from holdfast.spark.sinks.sql.database import quoted
-from holdfast.spark.sinks.sql.values import nested_texts
 
 __all__ = ["as_key", "column_type", "holds"]
 

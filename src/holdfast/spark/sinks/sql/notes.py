@@ -6,7 +6,7 @@
     plan           tells micro-batches with the same number apart
     id             made from all of these; rows have it if they are marked
     batch_column   the column of the table that has the id; null if its rows are not marked
-    row_count      how many rows it has written
+    row_count      how many rows it has written; -1: it was the first of those that a take-over has removed
     written_at     when, by the database's clock
 
 Invariants
@@ -15,6 +15,7 @@ Invariants
 - A note is kept for as long as it is of use. The last one of a query tells whether a micro-batch comes again. The last one
   with rows that are not marked tells from where on there are none. Each one with marked rows is the only way to find these,
   if ever a savepoint is restored that is older than they are. All others are removed when the next one is added.
+- Of those that a take-over has removed, the first after its own stays as such until one with its number or a later comes.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class Note:
     plan: str
     batch_column: str | None
     row_count: int
+
+    def is_of(self, plan: str) -> bool:
+        """Whether it was planned so, which is known."""
+        return bool(plan) and self.plan == plan
 
 
 class Notes:
@@ -73,24 +78,44 @@ class Notes:
     def last(self, query_id: str) -> list[Note]:
         """The note of a query's last micro-batch, if there is one."""
         found = self._database.rows(
-            f"SELECT {_NOTE} FROM {self._table.sql} WHERE sink = $1 AND query_id = $2 ORDER BY batch_id DESC LIMIT 1",
+            f"SELECT {_NOTE} FROM {self._table.sql} WHERE {_OURS} ORDER BY batch_id DESC LIMIT 1",
             *(self._sink, query_id),
+        )
+        return [Note(*row) for row in found]
+
+    def taken_back(self, query_id: str) -> list[Note]:
+        """The first of a query's micro-batches that were removed by a take-over, unless later ones have come."""
+        found = self._database.rows(
+            f"SELECT {_NOTE} FROM {self._table.sql} WHERE sink = $1 AND query_id = $2 AND row_count = {_TAKEN_BACK}",
+            *(self._sink, query_id),
+        )
+        return [Note(*row) for row in found]
+
+    def before(self, info: BatchInfo) -> list[Note]:
+        """The note of a query's last micro-batch before one, if there is one."""
+        found = self._database.rows(
+            f"SELECT {_NOTE} FROM {self._table.sql} WHERE {_OURS} AND batch_id < $3 ORDER BY batch_id DESC LIMIT 1",
+            *self._since(info),
         )
         return [Note(*row) for row in found]
 
     def add(self, info: BatchInfo, batch_column: str | None, row_count: int, *, is_upserted: bool = False) -> Note:
         """Notes a micro-batch, in the place of notes that are of no use beside it."""
         # At most two before it can be: the last one, and the last one with rows that are not marked.
-        before = f"SELECT batch_id FROM {self._table.sql} WHERE sink = $1 AND query_id = $2 ORDER BY batch_id DESC LIMIT 2"
+        before = f"SELECT batch_id FROM {self._table.sql} WHERE {_OURS} ORDER BY batch_id DESC LIMIT 2"
         useless = "row_count = 0"
         if is_upserted:
             useless = "true"
         elif row_count and batch_column is None:
             useless += " OR batch_column IS NULL"
         self._database.run(
-            f"DELETE FROM {self._table.sql} WHERE sink = $1 AND query_id = $2 AND batch_id IN ({before}) AND ({useless})",
-            *(self._sink, info.query_id),
+            f"DELETE FROM {self._table.sql} WHERE sink = $1 AND query_id = $2 AND (batch_id IN ({before}) AND ({useless})"
+            f" OR row_count = {_TAKEN_BACK} AND batch_id <= $3)",
+            *self._since(info),
         )
+        return self._insert(info, batch_column, row_count)
+
+    def _insert(self, info: BatchInfo, batch_column: str | None, row_count: int) -> Note:
         self._database.run(
             f"INSERT INTO {self._table.sql} (sink, query_id, batch_id, plan, id, batch_column, row_count)"
             " VALUES ($1, $2, $3, $4, CAST($5 AS uuid), $6, $7)",
@@ -103,9 +128,13 @@ class Notes:
         ids = f"SELECT id FROM {self._table.sql} WHERE {_SINCE}"
         self._database.run(f"DELETE FROM {target.sql} WHERE {column} IN ({ids})", *self._since(info))
 
-    def forget_since(self, info: BatchInfo) -> None:
-        """Removes the notes of a query's micro-batches from one on."""
-        self._database.run(f"DELETE FROM {self._table.sql} WHERE {_SINCE}", *self._since(info))
+    def take_back(self, info: BatchInfo) -> None:
+        """Removes the notes of a query's micro-batches from one on, but for that of the first after it, which says so."""
+        removed = [note for note in self.since(info) if note.batch_id > info.batch_id]
+        where = "sink = $1 AND query_id = $2 AND batch_id >= $3"
+        self._database.run(f"DELETE FROM {self._table.sql} WHERE {where}", *self._since(info))
+        for note in removed[:1]:
+            self._insert(BatchInfo(info.query_id, note.batch_id, note.plan), None, _TAKEN_BACK)
 
     def forget_all(self) -> None:
         self._database.run(f"DELETE FROM {self._table.sql} WHERE sink = $1", self._sink)
@@ -120,4 +149,6 @@ class Notes:
 
 
 _NOTE = "batch_id, plan, batch_column, row_count"
-_SINCE = "sink = $1 AND query_id = $2 AND batch_id >= $3"
+_TAKEN_BACK = -1
+_OURS = "sink = $1 AND query_id = $2 AND row_count >= 0"
+_SINCE = f"{_OURS} AND batch_id >= $3"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from holdfast.spark.sinks.sql import postgres_types
-from holdfast.spark.sinks.sql.database import Column, Database, Table, quoted
+from holdfast.spark.sinks.sql.database import STAGED, Column, Database, Table, quoted
 from holdfast.spark.sinks.sql.postgres_values import copied
 from holdfast.spark.sinks.sql.values import check_years
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresDatabase"]
 
-_STAGED = "pg_temp.holdfast_staged"
+_STAGED = f"pg_temp.{STAGED}"
 _IDLE_SECONDS = 60
 """How long a transaction may wait for a driver that stands still, and let others wait for its locks."""
 _SETTINGS = """
@@ -113,7 +113,7 @@ class PostgresDatabase(Database):
     def stage(self, rows: pa.Table, key: Sequence[str]) -> str:
         check_years(rows)
         columns = ", ".join(f"{quoted(field.name)} {postgres_types.column_type(field.type)}" for field in rows.schema)
-        self.run(f"CREATE TEMPORARY TABLE holdfast_staged ({columns}) ON COMMIT DROP")
+        self.run(f"CREATE TEMPORARY TABLE {STAGED} ({columns}) ON COMMIT DROP")
         with self._connection.cursor().copy(f"COPY {_STAGED} FROM STDIN (FORMAT csv, ENCODING 'UTF8')") as copy:
             for piece in copied(rows):
                 copy.write(piece)

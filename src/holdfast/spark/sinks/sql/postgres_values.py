@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from holdfast.errors import SinkError
-from holdfast.spark.sinks.json_values import json_number
-from holdfast.spark.sinks.sql.values import nested_texts
+from holdfast.spark.sinks.json_values import json_number, nested_texts
 
 __all__ = ["copied"]
 

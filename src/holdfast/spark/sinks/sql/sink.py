@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 
 from holdfast.errors import InvalidStep, SinkError
 from holdfast.spark.sinks.base import BatchInfo, Sink
-from holdfast.spark.sinks.sql.database import Database, Table, quoted
+from holdfast.spark.sinks.sql.database import STAGED, Database, Table, quoted
 from holdfast.spark.sinks.sql.notes import NOTES, Note, Notes
 from holdfast.spark.sinks.sql.target import Target
 from holdfast.spark.sinks.sql.upserts import UPSERTS, Upserts
-from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession
+from holdfast.spark.sinks.succession import TAKE_OVER_AGAIN, TAKEN_OVER, Succession, other_job, was_taken_back
 from holdfast.spark.sinks.upsert import Upsert
 from holdfast.spark.types.arrow import arrow_schema
 
@@ -141,14 +141,20 @@ class SqlSink(Sink):
         [last] = found
         if last.batch_id < info.batch_id:
             self._succession.check(self, info, last.batch_id, last, lambda: _is_same(last.plan, info.planned(last.batch_id)))
+            for removed in notes.taken_back(info.query_id):
+                if was_taken_back(info, last.batch_id, removed.batch_id, removed.is_of):
+                    raise other_job(self, info, last.batch_id)
             return None
         if last.batch_id == info.batch_id and _is_same(last.plan, info.plan):
             return last
         if not self._may_take_over or self._last_at_open not in (None, found):
             raise self._taken_back(last.batch_id, info)
+        for kept in notes.before(info):
+            if not _is_same(kept.plan, info.planned(kept.batch_id)):
+                raise other_job(self, info, kept.batch_id)
         if self._upsert is None:
             self._remove_rows(database, notes, notes.since(info), info)
-        notes.forget_since(info)
+        notes.take_back(info)
         return None
 
     def _remove_rows(self, database: Database, notes: Notes, noted: Sequence[Note], info: BatchInfo) -> None:
@@ -230,7 +236,7 @@ class SqlSink(Sink):
     def _problems(self) -> list[str]:
         """What speaks against the names that were given."""
         problems = [*self._name_problems(self.table.schema, "schema"), *self._name_problems(self.table.name, "table")]
-        if not problems and self._folded(self.table.name) in (NOTES, UPSERTS):
+        if not problems and self._folded(self.table.name) in (NOTES, UPSERTS, STAGED):
             problems.append(f"The table {self.table.name!r} is reserved: the sink uses it itself.")
         if self._batch_column is not None:
             problems += self._name_problems(self._batch_column, "column")

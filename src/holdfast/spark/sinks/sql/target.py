@@ -113,7 +113,8 @@ class Target:
         marks: tuple[str, ...] = ()
         if self.batch_column is not None:
             names, values, marks = [*names, quoted(self.batch_column)], [*values, "CAST($1 AS uuid)"], (mark,)
-        insert = f"INSERT INTO {self.table.sql} ({', '.join(names)}) SELECT {', '.join(values)} FROM {staged}"
+        # A table may have the name `excluded`, by which the clause calls the rows that come.
+        insert = f"INSERT INTO {self.table.sql} AS written ({', '.join(names)}) SELECT {', '.join(values)} FROM {staged}"
         changed = self.database.run(insert + self._conflict(), *marks)
         if changed != row_count and not self._conflict().endswith("NOTHING"):
             raise SinkError(

@@ -1,4 +1,4 @@
-"""Values that no database would hold as they are, and nested ones as JSON."""
+"""Values that no database would hold as they are."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import SinkError
-from holdfast.spark.sinks.json_values import Number, json_number, json_texts
 
-__all__ = ["check_years", "nested_texts"]
+__all__ = ["check_years"]
 
 _DAYS = (-719_162, 2_932_896)
 _MICROS_A_DAY = 86_400_000_000
@@ -31,15 +30,3 @@ def check_years(rows: pa.Table) -> None:
                 todo="leave such rows out with where, or give them another value; the micro-batch comes again when the job "
                 "is started",
             )
-
-
-def nested_texts(name: str, column: pa.ChunkedArray, number: Number = json_number) -> list[str | None]:
-    """The values of a column as JSON; raises SinkError if one has no such form."""
-    try:
-        return json_texts(column, number)
-    except (OverflowError, ValueError) as error:
-        # Times that Python does not have, or a struct with two fields of one name.
-        raise SinkError(
-            f"A value in the column {name!r} cannot be written as JSON: {error}.",
-            todo="select the parts of it as columns, or leave such rows out with where",
-        ) from error

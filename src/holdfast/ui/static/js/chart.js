@@ -5,8 +5,30 @@ import { useTheme } from "./theme.js";
 
 const TABLE_ROWS = 60;
 const HEIGHT = 190;
+const ALONE_SECONDS = 60; // What is shown around a single point.
+const PILED = 0.62; // How much of its colour the area of a pile has.
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// The seconds at which points are. A clock may have been set back; what came before is then as much earlier.
+export function ascending(atMs, durationMs) {
+  const x = new Array(atMs.length);
+  let shift = 0;
+  for (let place = atMs.length - 1; place >= 0; place -= 1) {
+    const next = place + 1 < atMs.length ? x[place + 1] * 1000 : Infinity;
+    if (atMs[place] + shift >= next) shift = next - Math.max(durationMs[place], 1) - atMs[place];
+    x[place] = (atMs[place] + shift) / 1000;
+  }
+  return x;
+}
+
+// A colour on the surface as if it let some of it through; what is painted below it does not show.
+function tinted(color, part) {
+  const numbers = [color, css("--surface")].map((each) => /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i.exec(each));
+  if (numbers.includes(null)) return color;
+  const [own, under] = numbers.map((found) => found.slice(1).map((each) => parseInt(each, 16)));
+  return `rgb(${own.map((each, place) => Math.round(each * part + under[place] * (1 - part))).join(" ")})`;
+}
 
 function stackedUp(lines) {
   const sums = [];
@@ -39,9 +61,9 @@ function options(width, order, stacked, unit, onCursor) {
     width,
     height: HEIGHT,
     legend: { show: false },
-    padding: [10, 6, 0, 0],
+    padding: [10, 22, 0, 0], // At the right there is room for half of the last time.
     cursor: { sync: { key: "holdfast" }, drag: { x: true, y: false }, points: { size: 6 } },
-    scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
+    scales: { x: { range: (plot, low, high) => (plot.data[0].length > 1 ? [low, high] : [low - ALONE_SECONDS, low + ALONE_SECONDS]) }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
     axes: [
       { ...axis, size: 28, space: 70, values: (_, splits, __, ___, step) => splits.map((at) => clock(at, step)) },
       { ...axis, size: 62, space: 34, incrs: STEPS.get(unit), values: (_, splits) => splits.map((value) => unit(value)) },
@@ -50,8 +72,10 @@ function options(width, order, stacked, unit, onCursor) {
       const color = css(line.color);
       const isPiled = stacked && !line.apart;
       return {
-        stroke: color, width: isPiled ? 0.5 : 1.75, dash: line.dashed ? [5, 4] : undefined, points: { show: false }, spanGaps: true,
-        fill: isPiled ? color : line.filled ? `${color}22` : undefined,
+        stroke: color, width: isPiled ? 1 : 1.75, dash: line.dashed ? [5, 4] : undefined, spanGaps: true,
+        // A single point makes no line.
+        points: { show: (plot, number) => plot.data[number].filter((value) => value != null).length === 1, size: 7, fill: color },
+        fill: isPiled ? tinted(color, PILED) : line.filled ? `${color}22` : undefined,
       };
     })],
     hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)] },
@@ -70,12 +94,12 @@ function summary(title, line, unit, points) {
   return `${title}, ${line.label}: now ${unit(known[known.length - 1])}, lowest ${unit(low)}, highest ${unit(high)}, over ${format.plural(points, "point")}.`;
 }
 
-export function Chart({ title, note, batch, atMs, lines, stacked = false, unit = format.compact }) {
+export function Chart({ title, note, batch, atMs, durationMs, lines, stacked = false, unit = format.compact }) {
   const place = useRef(null);
   const plot = useRef(null);
   const [at, setAt] = useState(null);
   const theme = useTheme();
-  const x = useMemo(() => atMs.map((ms) => ms / 1000), [atMs]);
+  const x = useMemo(() => ascending(atMs, durationMs), [atMs, durationMs]);
   const { data, order } = useMemo(() => plotted(x, lines, stacked), [x, lines, stacked]);
   const shape = `${theme} ${stacked} ${order.map((line) => `${line.label}${line.color}${line.dashed}`).join("|")}`;
 
@@ -114,7 +138,7 @@ function AsTable({ title, batch, atMs, lines, unit }) {
       <summary>As a table</summary>
       ${open && html`<div class="scroll" tabindex="0" role="region" aria-label=${`${title}, as a table`}><table>
         <caption>${title}: the newest ${format.plural(rows.length, "point")}</caption>
-        <thead><tr><th scope="col">micro-batch</th><th scope="col">began</th>${lines.map((line) => html`<th scope="col" class="number" key=${line.label}>${line.label}</th>`)}</tr></thead>
+        <thead><tr><th scope="col">micro-batch</th><th scope="col">began (${format.zone()})</th>${lines.map((line) => html`<th scope="col" class="number" key=${line.label}>${line.label}</th>`)}</tr></thead>
         <tbody>${rows.map((row) => html`<tr key=${batch[row]}><th scope="row">${format.count(batch[row])}</th><td>${format.time(atMs[row])}</td>${lines.map((line) => html`<td class="number" key=${line.label}>${unit(line.values[row])}</td>`)}</tr>`)}</tbody>
       </table></div>`}
     </details>`;

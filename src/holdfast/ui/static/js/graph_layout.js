@@ -6,8 +6,9 @@ const ACROSS = 28;
 const LINES_MAX = 8;
 const SWEEPS = 8;
 
-export function arrange(graph, vertical) {
-  const boxes = new Map(graph.nodes.map((node) => [node.id, boxOf(node)]));
+// `told` has the steps, and `sources` is how many sources there are, of which numbers are shown.
+export function arrange(graph, vertical, told, sources) {
+  const boxes = new Map(graph.nodes.map((node) => [node.id, boxOf(node, told.has(node.step) || (node.source != null && node.source <= sources))]));
   const edges = graph.edges.filter((edge) => boxes.has(edge.origin) && boxes.has(edge.target));
   const layers = layered(boxes, edges);
   const threads = edges.map((edge) => thread(edge, boxes, layers));
@@ -21,10 +22,10 @@ export function arrange(graph, vertical) {
   return { boxes: room, wires, frames: framesOf(room), width: size.x + MARGIN, height: size.y + MARGIN };
 }
 
-function boxOf(node) {
+function boxOf(node, isTold) {
   const cut = node.lines.length > LINES_MAX;
   const lines = cut ? [...node.lines.slice(0, LINES_MAX - 1), { label: "", text: `… and ${node.lines.length - LINES_MAX + 1} more` }] : node.lines;
-  const extra = node.kind === "step" ? 44 : node.kind === "source" ? 20 : 4;
+  const extra = !isTold ? 4 : node.kind === "step" ? 44 : node.kind === "source" ? 20 : 4;
   return { node, lines, width: WIDTH, height: 36 + lines.length * 17 + extra, x: 0, y: 0, layer: 0, order: 0, before: [], after: [] };
 }
 

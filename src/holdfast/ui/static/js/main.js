@@ -56,7 +56,7 @@ function Job({ job, view, query, version }) {
   const name = data ? data.summary.name : "";
   const tab = TABS.find(([id]) => id === (view === "key" ? "state" : view)) || TABS[0];
   useEffect(() => { document.title = name ? `${tab[1]} · ${name} · Holdfast` : "Holdfast"; return () => { document.title = "Holdfast"; }; }, [name, tab[1]]);
-  if (problem && !data) return html`<h1 tabindex="-1" class="hidden-visually">Job</h1><${Trouble} problem=${problem} /><p><a href="#/">All jobs</a></p>`;
+  if (problem && !data) return html`<h1 tabindex="-1" class="hidden-visually">Job</h1><div class="stack"><${Trouble} problem=${problem} /><p><a href="#/">All jobs</a></p></div>`;
   if (!data) return html`<h1 tabindex="-1" class="hidden-visually">Job</h1><${Loading} />`;
   const Shown = VIEWS[view] || Live;
   return html`

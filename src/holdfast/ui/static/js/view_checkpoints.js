@@ -19,7 +19,7 @@ export function CheckpointsView({ job, version }) {
           <dt>path</dt><dd><code>${data.checkpoint}</code></dd>
           <dt>in use by</dt><dd>${data.used_by || "nobody"}</dd>
           <dt>committed</dt><dd>${data.last_committed == null ? "nothing yet" : `micro-batches ${format.count(data.first_committed)} to ${format.count(data.last_committed)}`}${data.planned.length ? ` · ${data.planned.map(format.count).join(", ")} planned` : ""}</dd>
-          <dt>watermark</dt><dd>${data.watermark || "none"}</dd>
+          <dt>watermark</dt><dd>${data.watermark ? format.utc(data.watermark) : "none"}</dd>
           <dt>size</dt><dd>${Object.entries(data.sizes).map(([kind, size]) => `${kind} ${format.bytes(size)}`).join(" · ") || "–"}</dd>
         </dl>
       </section>
@@ -46,7 +46,7 @@ function Savepoints({ data }) {
         ? html`<p class="muted">None in ${data.looked_in.join(" or ") || "any folder that was looked at"}. Make one with <code>holdfast savepoint create ${data.checkpoint} DEST</code>; name other folders with <code>--savepoints</code>.</p>`
         : html`<div class="scroll" tabindex="0" role="region" aria-label="Savepoints"><table>
           <thead><tr><th scope="col">Path</th><th scope="col">Job</th><th scope="col" class="number">After micro-batch</th><th scope="col">Made</th><th scope="col" class="number">Size</th></tr></thead>
-          <tbody>${data.savepoints.map((each) => html`<tr key=${each.path}><th scope="row"><code>${each.path}</code></th><td>${each.job || "–"}${each.is_of_this_job ? html` <span class="badge bare running">this one</span>` : ""}</td><td class="number">${format.count(each.batch)}</td><td>${each.created_at}</td><td class="number">${format.bytes(each.bytes)}</td></tr>`)}</tbody>
+          <tbody>${data.savepoints.map((each) => html`<tr key=${each.path}><th scope="row"><code>${each.path}</code></th><td>${each.job || "–"}${each.is_of_this_job ? html` <span class="badge bare running">this one</span>` : ""}</td><td class="number">${format.count(each.batch)}</td><td>${format.utc(each.created_at)}</td><td class="number">${format.bytes(each.bytes)}</td></tr>`)}</tbody>
         </table></div>`}
       ${data.unusable.length > 0 && html`<details><summary>${format.plural(data.unusable.length, "entry", "entries")} that cannot be used</summary><ul class="small">${data.unusable.map((each) => html`<li key=${each}>${each}</li>`)}</ul></details>`}
     </section>`;

@@ -1,5 +1,5 @@
 // The job's graph: sources, steps, sinks, with what passes them now.
-import { html, useEffect, useMemo, useState } from "./core.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./core.js";
 import { useAnswer, useSeries } from "./api.js";
 import * as format from "./format.js";
 import { arrange } from "./graph_layout.js";
@@ -10,18 +10,23 @@ const OVER = 10;
 
 export function GraphView({ job, version }) {
   const { data, problem } = useAnswer(`/api/jobs/${job}/graph`, "");
-  const { series } = useSeries(job, version, "60");
+  const { series, problem: unknown } = useSeries(job, version, "60");
   const narrow = useNarrow();
-  const picture = useMemo(() => (data && data.nodes.length ? arrange(data, narrow) : null), [data, narrow]);
+  const told = series ? Object.keys(series.steps).join("\n") : "";
+  const sources = series ? series.sources.length : 0;
+  const picture = useMemo(() => (data && data.nodes.length ? arrange(data, narrow, new Set(told.split("\n")), sources) : null), [data, narrow, told, sources]);
+  const frame = useRef(null);
+  // Of a picture that is wider than its frame, the middle is seen first.
+  useLayoutEffect(() => { if (frame.current) frame.current.scrollLeft = (frame.current.scrollWidth - frame.current.clientWidth) / 2; }, [picture]);
   if (problem && !data) return html`<${Trouble} problem=${problem} />`;
-  if (!data) return html`<${Loading} />`;
+  if (!data || !(series || unknown)) return html`<${Loading} />`;
   if (!picture) return html`<${Empty} title="Nothing describes this job's graph">A job writes its graph beside its checkpoint when it starts.<//>`;
   const rates = series ? ratesOf(series) : { steps: {}, sources: {}, total: null };
   return html`
     <div class="stack">
       ${!data.is_whole && html`<p class="muted">Only the steps are known: the job has not written its graph yet. It does so when it starts.</p>`}
       ${data.is_cut && html`<p class="muted">The graph is too large to be shown whole; this is its beginning.</p>`}
-      <div class="panel graph" tabindex="0" role="region" aria-label="The graph of the job"><${Picture} picture=${picture} rates=${rates} job=${job} /></div>
+      <div class="panel graph" ref=${frame} tabindex="0" role="region" aria-label="The graph of the job"><${Picture} picture=${picture} rates=${rates} job=${job} /></div>
       <${AsText} graph=${data} rates=${rates} />
     </div>`;
 }

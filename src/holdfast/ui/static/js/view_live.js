@@ -45,9 +45,9 @@ function Tiles({ series, summary, now }) {
   const watermark = last(series.watermark_ms);
   const newest = last(series.event_ms_max.filter((at) => at != null));
   const took = last(series.duration_ms);
-  const share = interval ? ` · ${Math.round((took / interval) * 100)} % of its interval` : "";
+  const share = interval ? ` · ${format.percent(took / interval)} of its interval` : "";
   const tiles = [
-    ["Arriving", format.rate(summary.rows_per_second), `can do ${format.rate(last(series.processed.filter((each) => each != null)))}`],
+    ["Arriving", format.rate(summary.rows_per_second), `lately; can do ${format.rate(last(series.processed.filter((each) => each != null)))}`],
     ["Last micro-batch", format.duration(took), `${format.ago(ended, now)}${share}`],
     ["State", format.bytes(summary.state_bytes), format.plural(summary.steps.length, "step")],
     ["Keys", format.compact(summary.keys), `${format.compact(sumLast(series, "timers"))} timers set`],
@@ -73,9 +73,9 @@ function Symptoms({ symptoms, job }) {
 }
 
 function Charts({ series }) {
-  const { batch, at_ms: atMs } = series;
+  const { batch, at_ms: atMs, duration_ms: durationMs } = series;
   const lines = useMemo(() => chartLines(series), [series]);
-  const common = { batch, atMs };
+  const common = { batch, atMs, durationMs };
   const several = Object.keys(series.steps).length > 1 ? "by step" : "";
   return html`
     <div class="columns">
@@ -126,14 +126,14 @@ function Measures({ measures }) {
   return html`
     <section class="panel" aria-labelledby="measures">
       <h2 id="measures">Measures</h2>
-      <div class="scroll"><table>
-        <thead><tr><th scope="col">Measure</th><th scope="col" class="number">Now</th><th scope="col">Level</th><th scope="col" class="number">Warning from</th><th scope="col" class="number">Critical from</th>${measures.some((each) => each.todo) && html`<th scope="col">What to do</th>`}</tr></thead>
-        <tbody>${measures.map((each) => html`<tr key=${each.name}><th scope="row">${each.title}${each.of && html` <span class="muted small">${each.of}</span>`}</th><td class="number">${each.text}</td><td><${Badge} level=${each.level} /></td><td class="number">${bound(each, each.warning)}</td><td class="number">${bound(each, each.critical)}</td>${measures.some((other) => other.todo) && html`<td>${each.todo}</td>`}</tr>`)}</tbody>
+      <div class="scroll"><table class="measures">
+        <thead><tr><th scope="col">Measure</th><th scope="col" class="number">Now</th><th scope="col">Level</th><th scope="col" class="number">Warning from</th><th scope="col" class="number">Critical above</th>${measures.some((each) => each.todo) && html`<th scope="col">What to do</th>`}</tr></thead>
+        <tbody>${measures.map((each) => html`<tr key=${each.name}><th scope="row">${each.title}${each.of && html` <span class="muted small">${each.of}</span>`}</th><td class="number">${each.text}</td><td><${Badge} level=${each.level} /></td><td class="number bound">${bound(each, each.warning)}</td><td class="number bound">${bound(each, each.critical)}</td>${measures.some((other) => other.todo) && html`<td>${each.todo}</td>`}</tr>`)}</tbody>
       </table></div>
     </section>`;
 }
 
-const UNITS = { bytes: format.bytes, ms: format.duration, share: (value) => `${format.compact(value * 100)} %`, times: (value) => `${format.compact(value)}×`, ratio: format.compact };
+const UNITS = { bytes: format.bytes, ms: format.duration, share: format.percent };
 const bound = (measure, value) => (value == null ? "–" : (UNITS[measure.unit] || format.compact)(value));
 
 function Events({ events }) {

@@ -30,7 +30,7 @@ function counted(jobs) {
 function Card({ job, now }) {
   return html`
     <li class="panel job-card">
-      <div class="row">
+      <div class="row top">
         <h2><a href=${link(["job", job.id])}>${job.name}</a></h2>
         <${Badge} level=${job.level} />
       </div>
@@ -50,7 +50,7 @@ function Card({ job, now }) {
 }
 
 export function Spark({ values }) {
-  if (values.length < 2) return html`<svg class="spark" viewBox="0 0 100 40" aria-hidden="true"></svg>`;
+  if (values.length < 2) return html`<svg class="spark" viewBox="0 0 100 40" preserveAspectRatio="none" aria-hidden="true"><path class="none" d="M0 38L100 38" /></svg>`;
   const high = Math.max(...values, 1);
   const points = values.map((value, place) => `${((place / (values.length - 1)) * 100).toFixed(2)} ${(38 - (value / high) * 34).toFixed(2)}`);
   const path = `M${points.join("L")}`;

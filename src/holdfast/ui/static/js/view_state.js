@@ -83,14 +83,15 @@ function Rows({ job, step, page, prefix, onMove }) {
   }
   const windows = data.rows.some((row) => row.window);
   const docs = new Map(step.cells.map((cell) => [cell.name, cell.doc]));
+  const timers = new Set(step.cells.filter((cell) => cell.is_timer).map((cell) => cell.name));
   return html`
     <section class="panel" aria-labelledby="rows">
       <header><h2 id="rows">${data.step} <span class="muted">after micro-batch ${format.count(data.batch)}</span></h2>
         <span class="small muted" aria-live="polite">${data.compare == null ? "" : `differences to micro-batch ${format.count(data.compare)} are marked`}</span></header>
       <div class=${`scroll ${busy ? "busy" : ""}`} tabindex="0" role="region" aria-label="State by key and window">
         <table class="state-table">
-          <thead><tr><th scope="col">${step.key || "key"}</th>${windows && html`<th scope="col">window</th>`}${data.columns.map((name) => html`<th scope="col" key=${name} title=${docs.get(name) || undefined}>${name}</th>`)}</tr></thead>
-          <tbody>${data.rows.map((row, place) => html`<${StateRow} key=${place} row=${row} job=${job} data=${data} windows=${windows} />`)}</tbody>
+          <thead><tr><th scope="col"><${KeyHead} text=${step.key} /></th>${windows && html`<th scope="col">window <span class="type">UTC</span></th>`}${data.columns.map((name) => html`<th scope="col" key=${name} title=${docs.get(name) || undefined}>${name}</th>`)}</tr></thead>
+          <tbody>${data.rows.map((row, place) => html`<${StateRow} key=${place} row=${row} job=${job} data=${data} windows=${windows} timers=${timers} />`)}</tbody>
         </table>
       </div>
       ${data.is_cut && html`<p class="muted small">Keys on this page have more windows than are shown: search for one of them.</p>`}
@@ -98,23 +99,34 @@ function Rows({ job, step, page, prefix, onMove }) {
     </section>`;
 }
 
-function StateRow({ row, job, data, windows }) {
+// The columns of a key, each as "name type".
+function KeyHead({ text }) {
+  if (!text) return "key";
+  return text.split(", ").map((column, place) => {
+    const [, name, type] = /^(.*?)( \S+)?$/s.exec(column);
+    return html`${place > 0 && ", "}${name}${type && html`<span class="type">${type}</span>`}`;
+  });
+}
+
+function StateRow({ row, job, data, windows, timers }) {
   const whole = row.what === "added" || row.what === "removed";
   return html`<tr class=${whole ? row.what : ""}>
     <th scope="row"><${KeyLink} job=${job} query=${{ step: data.step, key: row.key, batch: data.batch }} text=${row.key_text} cut=${row.is_key_cut} />${whole && html` <${What} what=${row.what} />`}</th>
     ${windows && html`<td><${WindowText} window=${row.window} /></td>`}
-    ${data.columns.map((name) => html`<${StateCell} key=${name} cell=${row.cells[name]} whole=${whole} />`)}
+    ${data.columns.map((name) => html`<${StateCell} key=${name} cell=${row.cells[name]} whole=${whole} isTimer=${timers.has(name)} />`)}
   </tr>`;
 }
 
-function StateCell({ cell, whole }) {
+function StateCell({ cell, whole, isTimer }) {
   if (!cell) return html`<td class="muted">–</td>`;
-  if (whole && cell.what === "removed") return html`<td class="muted"><del><code>${cell.old}</code></del></td>`;
-  return html`<td class=${whole ? "" : cell.what}>
+  // A time stays on one line; several, of a timer with tags, do not.
+  const shape = isTimer && !cell.text.includes("; ") ? "time" : "";
+  if (whole && cell.what === "removed") return html`<td class=${`muted ${shape}`}><del><code>${cell.old}</code></del></td>`;
+  return html`<td class=${whole ? shape : `${cell.what} ${shape}`}>
     ${cell.text && html`<code>${cell.text}</code>`}
     ${!whole && cell.what === "added" && html`<span class="hidden-visually">, added</span>`}
     ${cell.old != null && html`<span class="was">${cell.what === "removed" ? "removed, was" : "was"} <del><code>${cell.old}</code></del></span>`}
-    ${cell.expires_at && html`<span class="was">expires ${cell.expires_at}</span>`}
+    ${cell.expires_at && html`<span class="was time">expires ${cell.expires_at}</span>`}
   </td>`;
 }
 
