@@ -21,10 +21,12 @@ _WITH_VALUE = ("-s", "--savepoint", "-p", "--partitions")
 
 Savepoint = Annotated[
     str | None,
-    typer.Option("-s", "--savepoint", metavar="SAVEPOINT", help="Begin from this savepoint, or go on if the job has."),
+    typer.Option(
+        "-s", "--savepoint", metavar="SAVEPOINT", help="Start from this savepoint; continue if the job already has."
+    ),
 ]
 Partitions = Annotated[
-    int | None, typer.Option("-p", "--partitions", min=1, help="With -s: the number of state partitions to begin with.")
+    int | None, typer.Option("-p", "--partitions", min=1, help="With -s: the number of state partitions to start with.")
 ]
 
 
@@ -53,7 +55,7 @@ def run(
     savepoint: Savepoint = None,
     partitions: Partitions = None,
 ) -> None:
-    """Run a job's script as python would, and pass on its exit code."""
+    """Run a job's script as python would, and return its exit code."""
     if savepoint is None:
         if partitions is not None:
             raise typer.BadParameter("it needs -s; for a checkpoint that exists there is: holdfast rescale", param_hint="-p")

@@ -445,7 +445,9 @@ class Job:
         )
 
     def _ask(self, how: Stop) -> None:
-        if self._life.ask(how):
+        # The end of a `with` block stops what may have ended by itself.
+        is_over = self._life.phase is Phase.ENDED
+        if self._life.ask(how) and not is_over:
             self._announce(how)
 
     def _announce(self, how: Stop) -> None:
