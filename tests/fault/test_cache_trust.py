@@ -82,7 +82,7 @@ def numbered(directory, above):
             yield path
 
 
-@pytest.mark.parametrize("way", ["an older copy", "the newest entries deleted"])
+@pytest.mark.parametrize("way", ["an older copy", pytest.param("the newest entries deleted", marks=pytest.mark.night)])
 def test_a_checkpoint_that_was_taken_back(seed, spark, way, tmp_path):
     """The workers hold the key groups of a history that has never been; and the next one has as many micro-batches."""
     place, copy = Place(tmp_path / "run"), Place(tmp_path / "copy")
@@ -143,6 +143,7 @@ def test_a_sink_that_evaluates_twice(seed, spark, tmp_path):
         assert verdict.valid is True, str(verdict)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("times", [1, 2])
 def test_the_manifest_is_not_lost_by_evaluating_again(seed, spark, times, tmp_path):
     """What counts is what the last evaluation commits, and by then the workers know the key groups already."""

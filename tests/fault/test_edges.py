@@ -111,6 +111,7 @@ def test_the_driver_is_killed_between_a_topic_and_a_table(edges, seed):
     assert sum(count - 1 for count in times.values()) == len(records) - expected.alerts.total() < len(held)
 
 
+@pytest.mark.night
 def test_the_services_are_restarted(edges, seed):
     """PostgreSQL is ended as if it had crashed, and the broker is killed; both come back while the job waits for them."""
     payments = make_payments(seed, 24_000)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pyspark
+import pytest
 
 from tiers import current_tier
 
@@ -33,6 +34,7 @@ def executors(program):
     return [process for process in program.processes() if "CoarseGrainedExecutorBackend" in process.command]
 
 
+@pytest.mark.night
 def test_executors_are_killed(seed, start, tmp_path):
     draw = random.Random(f"executors {seed}")
     place = Place(tmp_path)

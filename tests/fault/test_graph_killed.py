@@ -106,7 +106,7 @@ def judge(history, place, files):
     ("sink", "kills"),
     [
         ("several", BY_DAY),
-        ("several-delta", 1),
+        pytest.param("several-delta", 1, marks=pytest.mark.night),
         pytest.param("several", AT_NIGHT, marks=pytest.mark.night),
         pytest.param("several-delta", AT_NIGHT, marks=pytest.mark.night),
     ],

@@ -256,6 +256,7 @@ def test_signals_from_outside(seed, signals, start, tmp_path):
     assert verdict.valid is True, str(verdict)
 
 
+@pytest.mark.night
 def test_jobs_that_run_side_by_side_are_stopped_each_for_itself(tmp_path, seed):
     rigs = [Rig(tmp_path / str(number)) for number in range(3)]
     draw = random.Random(f"side by side {seed}")

@@ -90,6 +90,7 @@ def elements(job):
 # Shapes
 
 
+@pytest.mark.night
 def test_a_chain_of_three_with_all_outputs_written(rows, run):
     first = step(rows.df, "first")
     second = step(first, "second", value="n")
@@ -102,6 +103,7 @@ def test_a_chain_of_three_with_all_outputs_written(rows, run):
     assert elements(job) == dict.fromkeys(("first", "second", "third"), len(ROWS))
 
 
+@pytest.mark.night
 def test_a_diamond(rows, run):
     top = step(rows.df, "top")
     left = step(top.where("v % 2 = 0"), "left", value="n")
@@ -203,6 +205,7 @@ def test_where_and_select_between_steps(rows, run):
     assert between(rows, run, work) == wanted
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("how", ["explode", *at_night("explode_outer", "posexplode")])
 def test_unfolding_between_steps(rows, run, how):
     def work(first):
@@ -216,6 +219,7 @@ def test_unfolding_between_steps(rows, run, how):
     assert between(rows, run, work) == plain(wanted)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("how", ["inner", *at_night("left", "anti", "right", "cross")])
 def test_joins_with_a_batch_between_steps(spark, rows, run, how):
     few = spark.createDataFrame([("a0", 5), ("a0", 6), ("b1", 7), ("zz", 8)], "k string, x int")

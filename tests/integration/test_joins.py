@@ -99,7 +99,10 @@ def kept(spark, checkpoint, within, how):
     ]
 
 
-@pytest.mark.parametrize(("how", "within"), [("inner", 10), ("left", (0, "10 seconds")), ("outer", ("-3 seconds", 5))])
+@pytest.mark.parametrize(
+    ("how", "within"),
+    [("inner", 10), pytest.param("left", (0, "10 seconds"), marks=pytest.mark.night), ("outer", ("-3 seconds", 5))],
+)
 def test_two_streams(spark, feed, run_job, tmp_path, how, within):
     left_source, right_source = feed(ADS, "ads"), feed(CLICKS, "clicks")
     lefts, rights = files(7, 3)

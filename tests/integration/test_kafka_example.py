@@ -31,6 +31,7 @@ def commands(kafka, postgres_server, tmp_path):
     return [[sys.executable, *shlex.split(line)[1:]] for line in lines]
 
 
+@pytest.mark.night
 def test_the_two_commands(commands, tmp_path):
     start, job = commands
     run = tmp_path / "examples" / "kafka_to_postgres" / "run"

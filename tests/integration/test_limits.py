@@ -18,7 +18,7 @@ def remembered(source, limits, backend="heap"):
     return stream.par_do(Remember(), output="k string, n int", outputs=outputs, limits=limits, backend=backend, key_groups=1)
 
 
-@pytest.mark.parametrize("backend", ["heap", "disk"])
+@pytest.mark.parametrize("backend", ["heap", pytest.param("disk", marks=pytest.mark.night)])
 def test_a_job_that_fails_keeps_its_state_and_goes_on_with_another_policy(feed, run_job, backend):
     source = feed(ROWS)
     source.add({"k": "small", "v": "x"}, {"k": "large", "v": "y" * 500})

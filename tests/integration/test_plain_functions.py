@@ -72,6 +72,7 @@ def test_before_after_and_beside_the_steps_of_a_job(spark, rows, run_job):
     assert found == [sorted(wanted), sorted(added), sorted(row for row in added if row[1] % 2), sorted(twice)]
 
 
+@pytest.mark.night
 def test_in_a_batch_with_times_and_with_dead_letters(spark, run_job, rows):
     at = F.timestamp_seconds(F.col("v") + F.lit(60))
     batch = spark.createDataFrame(ROWS, OUTPUT).withColumn("at", at)

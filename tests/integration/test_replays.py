@@ -52,6 +52,7 @@ def test_with_a_job(spark, source, rows, tmp_path):
     check(spark, source, sink, checkpoint, run)
 
 
+@pytest.mark.night
 def test_with_a_query_of_sparks_own(spark, source, rows, tmp_path):
     sink, checkpoint = Sink(), str(tmp_path / "checkpoint")
 

@@ -58,6 +58,7 @@ def plain(rows):
     return sorted(tuple(row) for row in rows)
 
 
+@pytest.mark.night
 def test_each_sink_has_work_of_its_own(spark, split, run_job):
     names = spark.createDataFrame([("a", "ada"), ("b", "bob")], "k string, name string")
     main = split.main
@@ -76,6 +77,7 @@ def test_each_sink_has_work_of_its_own(spark, split, run_job):
     assert even == renamed == sorted(EVEN)
 
 
+@pytest.mark.night
 def test_outputs_of_a_step_are_put_together(split, run_job):
     both = split.main.select("k", "n").union(split.even)
     [found, again] = run_job(both, both.where("k = 'a'"))
@@ -127,6 +129,7 @@ def test_what_is_shown(split, tmp_path):
     assert repr(job).endswith("ended, writes Collect(10 rows), ForeachBatch(plain_sink))")
 
 
+@pytest.mark.night
 def test_a_job_resumes(rows, split, run_job):
     run_job(split.main, split.even.where("n > 2"))
     rows.add({"k": "a", "v": 100})
@@ -190,6 +193,7 @@ def test_work_with_state_of_its_own_is_refused(split, run_job, work, named):
         run_job(work(split.main), split.even)
 
 
+@pytest.mark.night
 def test_a_subquery_over_a_table(spark, split, run_job):
     spark.createDataFrame([("a",), ("c",)], "k string").createOrReplaceTempView("chosen")
     split.main.createOrReplaceTempView("told")
@@ -219,6 +223,7 @@ class Total(StatefulProcessor):
         pass
 
 
+@pytest.mark.night
 def test_a_stateful_operator_of_sparks_own_is_no_step(split, run_job):
     totals = split.main.groupBy("k").transformWithStateInPandas(Total(), "k string, t int", "Append", "None")
     with pytest.raises(hf.InvalidStep, match="TransformWithStateInPySpark, which does not"):

@@ -121,7 +121,9 @@ def per_zone(df, windows, **options):
 @pytest.mark.parametrize(
     "order", [pytest.param(lambda rides: rides, marks=pytest.mark.night), shuffled], ids=["in-order", "shuffled"]
 )
-@pytest.mark.parametrize("windows", ["hourly", pytest.param("sliding", marks=pytest.mark.night), "sessions"])
+@pytest.mark.parametrize(
+    "windows", ["hourly", *(pytest.param(name, marks=pytest.mark.night) for name in ("sliding", "sessions"))]
+)
 def test_trips_and_revenue_of_each_zone(feed, run_job, rides, windows, order):
     [found] = run_job(per_zone(fed(feed(RIDES), order(rides)), windows))
     assert_same(results(row for row in found if row.zone != "nowhere"), expected(rides, windows))
@@ -155,6 +157,7 @@ def test_a_ride_without_a_zone_is_an_error_if_it_is_not_left_out(spark, rides):
         stream.combine_per_key(PER_ZONE).collect()
 
 
+@pytest.mark.night
 def test_rides_that_come_after_their_window_are_told(feed, run_job, rides):
     """The earliest rides of all come last, with the watermark far beyond them."""
     source = feed(RIDES)

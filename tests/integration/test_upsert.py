@@ -183,6 +183,7 @@ def test_a_job_does_not_start_in_another_mode(counts, tmp_path):
     assert table_rows(tmp_path / "rows.db") == [("a", 1)]
 
 
+@pytest.mark.night
 def test_an_older_savepoint_with_and_without_the_database_of_its_time(counts, tmp_path):
     source, rows = counts
     database, copied = tmp_path / "rows.db", tmp_path / "copy.db"

@@ -188,6 +188,7 @@ def test_what_the_tools_say_is_the_same_without_spark(spark, made, monkeypatch):
     assert answers() == directly
 
 
+@pytest.mark.night
 def test_a_reader_says_what_the_tools_say(made):
     path = made["shared operator, zstd"]
     reader = StateReader(path)

@@ -67,7 +67,7 @@ def test_the_round_trip_is_exact_and_the_job_goes_on(spark, payments, tmp_path):
     assert payments.run(checkpoint, key_groups=3) == payments.expected
 
 
-@pytest.mark.parametrize("form", ["avro", "json"])
+@pytest.mark.parametrize("form", ["avro", pytest.param("json", marks=pytest.mark.night)])
 def test_every_format_is_as_exact(spark, payments, tmp_path, form):
     made = state_export(spark, payments.stopped, str(tmp_path / "export"), format=form)
     assert made == read_export(spark, str(tmp_path / "export"))
@@ -99,6 +99,7 @@ def test_json_is_edited_line_by_line(spark, payments, tmp_path, capsys):
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.night
 def test_what_was_edited_is_what_the_job_sees(spark, payments, export, tmp_path):
     def change(rows):
         for row in rows:

@@ -85,6 +85,7 @@ def test_a_second_source_whose_log_is_gone_is_missed(spark, source, tmp_path):
     assert [problem.path for problem in found.problems] == [str(tmp_path / "checkpoint" / "sources" / "1")]
 
 
+@pytest.mark.night
 def test_a_step_whose_output_is_used_twice_runs_once(source, tmp_path):
     counted = count(source)
     halves = counted.where("n = 1").unionByName(counted.where("n > 1"))
@@ -92,6 +93,7 @@ def test_a_step_whose_output_is_used_twice_runs_once(source, tmp_path):
     assert run(more, tmp_path) == [("a", 1), ("b", 1)]
 
 
+@pytest.mark.night
 def test_a_step_more_is_no_lost_state(source, tmp_path):
     run(count(source), tmp_path)
     more = hf.keyed(count(source), key="k", value="n").par_do(Count(), output="k string, n int", name="more")

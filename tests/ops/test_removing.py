@@ -164,7 +164,7 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("renames", [pytest.param(0, marks=pytest.mark.night), 1, 2])
+@pytest.mark.parametrize("renames", [pytest.param(0, marks=pytest.mark.night), 1, pytest.param(2, marks=pytest.mark.night)])
 def test_killed_it_is_as_before_or_as_after(spark, payments, checkpoint, monkeypatch, renames):
     """Before the state is moved, while there is none, and before the rest is cleaned up."""
     files = type(open_checkpoint(None, checkpoint).files)
@@ -205,6 +205,7 @@ def test_a_planned_micro_batch_is_processed_over_what_is_left(spark, payments, t
     assert [row for row in found if row[0] == CARD] == [row for row in payments.anew if row[0] == CARD]
 
 
+@pytest.mark.night
 def test_the_command(spark, payments, checkpoint, capsys, monkeypatch):
     before = checksums(Path(checkpoint))
     command = ["state", "rm", checkpoint, "--key", CARD, "--step", "running"]

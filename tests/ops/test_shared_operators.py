@@ -88,6 +88,7 @@ def test_which_steps_are_where(spark, readings, stopped):
     assert {operator.number: operator.steps for operator in shown.operators} == {0: ["rooms"], 1: ["alarms", "levels"]}
 
 
+@pytest.mark.night
 def test_cells(spark, readings):
     for step in STEPS:
         found = cells(spark, readings.stopped, step)
@@ -161,6 +162,7 @@ def test_a_savepoint(spark, readings, stopped, tmp_path):
         savepoint_create(None, stopped, str(tmp_path / "lacking"))
 
 
+@pytest.mark.night
 def test_out_and_in(spark, readings, exported, tmp_path):
     found = read_export(spark, str(exported))
     assert {step.name: (step.operator, step.slot) for step in found.steps} == PLACES

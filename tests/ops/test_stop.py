@@ -369,6 +369,7 @@ def program(folder, fresh):
         child.stdout.close()
 
 
+@pytest.mark.night
 def test_a_program_is_stopped_and_another_killed(spark, folder, fresh, program, capfd):
     first = program()
     assert first.stdout.readline() == "batch 0\n"

@@ -99,7 +99,7 @@ def test_a_table_of_duckdb_has_what_a_dict_has(key, key_of, batches):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("key", "key_of"), KEYS)
+@pytest.mark.parametrize(("key", "key_of"), [*KEYS[:2], pytest.param(*KEYS[2], marks=pytest.mark.night)])
 @settings(SETTINGS, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=BATCHES)
 def test_a_table_of_postgres_has_what_a_dict_has(postgres, key, key_of, batches):

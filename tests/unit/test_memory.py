@@ -40,6 +40,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "bytes": (hf.BytesCoder(), lambda n: bytes(200) + n.to_bytes(8, "big")),
     "times": (None, lambda n: hf.Timestamp(n)),
 }
+BY_DAY = ("small integers", "integers", "texts", "dicts")
 
 
 def list_of_all() -> Any:
@@ -137,7 +138,9 @@ def keys(count: int, each: int) -> list[tuple[str, int]]:
         pytest.param((8, 300), id="large", marks=pytest.mark.night),
     ],
 )
-@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize(
+    "values", [*BY_DAY, *(pytest.param(name, marks=pytest.mark.night) for name in VALUES if name not in BY_DAY)]
+)
 @pytest.mark.parametrize("kind", SPECS)
 def test_what_a_key_group_takes_is_about_what_it_says(group, kind, values, shape):
     if (kind, values) == ("set", "dicts"):
