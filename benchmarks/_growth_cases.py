@@ -229,14 +229,16 @@ CASES = tuple(_timed())
 
 
 def log_ratio(cells: int, keys: int = 100_000, bundles: int = 1_000) -> float:
-    """Bytes put into the store for each byte of what changed, the keys and eight bytes for each number."""
+    """Bytes put into the store for each byte of what changed, the keys and eight bytes for each number. The keys are in no
+    order, so that they do not compress to nothing."""
     store = CountingStore()
     worker = Worker(Counting(), store)
-    _loads(_keys(keys), worker)
+    names = [f"{number * 2_654_435_761 % 2**40:010x}" for number in range(keys)]
+    _loads(((name, 1) for name in names), worker)
     store.bytes_put, raw = 0, 0
     numbers = itertools.cycle(number * 7_919 % keys for number in range(keys))
     for _ in range(bundles):
-        pairs = [(f"user-{number}", 1) for number in itertools.islice(numbers, cells)]
+        pairs = [(names[number], 1) for number in itertools.islice(numbers, cells)]
         worker.bundle(pairs)
         raw += sum(len(key) + 8 for key, _ in pairs)
     worker.close()

@@ -4,7 +4,7 @@ A worker fills one key group by bundles (*live*); a fresh worker reads it from i
 that is measured too. The bytes are what Python's allocator has given out, as `tracemalloc` counts them: a busy machine does
 not matter. The keys, texts of eleven characters, are counted on both sides. Each number is an object of its own, as in data.
 
-    python benchmarks/memory.py [--keys 200000] [--only set] [--json FILE]
+    python benchmarks/memory.py [--keys 100000] [--only set] [--json FILE]
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def measured(kind: Kind, keys: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keys", type=int, default=200_000)
+    parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--only", default="", help="kinds whose name has this text")
     parser.add_argument("--json", type=Path, default=Path("artifacts/memory.json"))
     options = parser.parse_args()

@@ -62,6 +62,9 @@ TRANSITIONS = {("start", "a"): "second", ("second", "b"): "third", ("third", "c"
 STEPS: dict[str, tuple[Any, str]] = {
     "running count": (recipes.RunningCount(), "n long"),
     "count while active": (recipes.CountWhileActive(10), "n long"),
+    "running count, columns": (recipes.RunningCountColumns("who", "n"), "n long"),
+    "index, columns": (recipes.AssignIndexColumns("who", "n"), "n long, page string, number double"),
+    "first, columns": (recipes.FirstOccurrenceColumns("who"), "page string, number double"),
     "index": (recipes.AssignIndex(), "n long, row struct<page: string, number: double>"),
     "first": (recipes.FirstOccurrence(), "row struct<page: string, number: double>"),
     "first within": (recipes.FirstOccurrenceWithin(20), "row struct<page: string, number: double>"),
@@ -111,7 +114,8 @@ WIDE = [*NARROW, "volume", "lat", "lon", "side", "rate"]
 
 def values_of(name: str) -> list[str]:
     """The columns of the values: those that come out as they came in are few."""
-    return NARROW if "struct<page" in STEPS[name][1] else WIDE
+    fn, schema = STEPS[name]
+    return NARROW if "struct<page" in schema or isinstance(fn, hf.BatchDoFn) else WIDE
 
 
 def options_of(name: str, fn: hf.DoFn) -> dict[str, Any]:
@@ -168,7 +172,9 @@ def in_memory(name: str) -> list[Any]:
         stream.advance_watermark_to(max(at for *_, at in given))
     windowing = hf.FixedWindows(SPAN) if name in IN_WINDOWS else None
     made = hf.CombinePerKey(fn) if isinstance(fn, hf.CombineFn) else fn
-    return run(made, stream, windowing=windowing, **options_of(name, fn)).values
+    values = run(made, stream, windowing=windowing, **options_of(name, fn)).values
+    # What is given as columns comes as rows with names.
+    return [[*row.values()] for row in values] if isinstance(fn, hf.BatchDoFn) else values
 
 
 def comparable(value: Any) -> Any:

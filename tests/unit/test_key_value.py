@@ -149,7 +149,8 @@ def test_a_worker_that_is_behind_what_was_folded(behind):
     group.micro_batch(busy, Batch([("b", "forget", 0)]))
     for _ in range(behind - 1):
         group.micro_batch(busy, Batch([("a", 1, 0)]))
-    busy.backend._versions._fold(group.store.get("version"))
+    backend: Any = busy.backend
+    backend._versions._fold(group.store.get("version"))
     group.micro_batch(idle, Batch([("a", 1, 0)]))
     assert [*group.content().values()] == [behind + 1]
 

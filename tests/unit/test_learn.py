@@ -28,7 +28,7 @@ MISTAKES = {
             "running_count = (count.read() or 0) + 1",
             "self.counts = {**getattr(self, 'counts', {}), key: getattr(self, 'counts', {}).get(key, 0) + 1}\n"
             "        running_count = self.counts[key]",
-            "goes on after a crash",
+            "continues after a crash",
         ),
     ],
     "deduplicate": [("            seen.write(True)\n", "", "gives the first element of a key, and no other")],
@@ -38,8 +38,8 @@ MISTAKES = {
         ("n == 3", "n == 2", "gives three amounts together"),
     ],
     "impossible-travel": [
-        ("< 3600", "<= 3600", "says nothing of the same place, nor after an hour"),
-        ("place_before != place and ", "", "says nothing of the same place, nor after an hour"),
+        ("< 3600", "<= 3600", "says nothing about the same place, nor after an hour"),
+        ("place_before != place and ", "", "says nothing about the same place, nor after an hour"),
     ],
     "rate-limit": [("<= 5", "< 5", "lets five calls of a minute through")],
     "session-trail": [
@@ -59,7 +59,7 @@ MISTAKES = {
         (
             "return sum(total for total, _ in accumulators), sum(number for _, number in accumulators)",
             "return accumulators[0]",
-            "gives the same if parts are added up apart and merged",
+            "gives the same if parts are computed separately and merged",
         ),
         (" if number else None", "", "gives None for nothing"),
     ],
@@ -148,7 +148,7 @@ class ImpossibleTravelDoFn(hf.DoFn):
 
 def test_attributes_for_cells_are_noticed_where_any_kind_of_cell_will_do():
     first = [next(o.shows for o in checked.outcomes if not o.passed) for checked in check_file(written(OUTSIDE))]
-    assert first == ["compares with the last login, of this user, over a crash too", "goes on counting after a crash"]
+    assert first == ["compares with this user's last login, even across a crash", "keeps counting after a crash"]
 
 
 def test_what_a_bag_gives_is_a_list_too():
@@ -196,7 +196,7 @@ def test_several_in_one_file():
     ("text", "says"),
     [
         ("x = 1\n", "has no class of an exercise"),
-        ("class KeyCounterDoFn(\n", "is no Python"),
+        ("class KeyCounterDoFn(\n", "is not valid Python"),
         ("import sys\nsys.exit(0)\n", r"fails when it is loaded: SystemExit: 0 \(line 2\)"),
         ("import no_such_beam\n", "no_such_beam' [(]line 1[)][^\\0]*import holdfast as hf"),
         ("1 / 0\n", r"fails when it is loaded: ZeroDivisionError: division by zero \(line 1\)"),

@@ -7,6 +7,7 @@ import math
 import pickle
 import re
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -192,10 +193,82 @@ def test_what_is_no_number_is_refused_with_its_field(value: object) -> None:
         run(recipes.Anomalies(whole=True, field="celsius"), stream, requires_time_sorted_input=True)
 
 
+NO_NUMBERS = [math.nan, math.inf, Decimal("NaN"), "5", True]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+@pytest.mark.parametrize(
+    ("combiner", "row"),
+    [
+        (recipes.TopItems(2, "page", amount="n"), {"page": "b"}),
+        (recipes.Vwap("n", "m"), {"m": 1.0}),
+        (recipes.Vwap("m", "n"), {"m": 1.0}),
+        (recipes.ZoneRides("n"), {}),
+    ],
+    ids=["tops", "price", "volume", "rides"],
+)
+def test_combiners_refuse_what_is_no_number(
+    combiner: hf.CombineFn[Any, Any, Any], row: dict[str, Any], value: object
+) -> None:
+    """A NaN among totals has no place in an order: without this, which items come out depended on how they arrived."""
+    with pytest.raises(hf.InputError, match=r"The field 'n' of a value is .*; it must be a finite number"):
+        combiner.apply([{**row, "n": 1.0}, {**row, "n": value}, {**row, "n": 3.0}])
+
+
+def test_a_volume_is_not_negative_in_a_window_either() -> None:
+    with pytest.raises(hf.InputError, match="volume -1"):
+        recipes.Vwap().apply([{"price": 5, "volume": 1}, {"price": 5, "volume": -1}])
+
+
+@pytest.mark.parametrize("model", [recipes.Moments(warmup=2), recipes.MovingMoments(warmup=2)])
+def test_a_model_says_when_floats_cannot_hold_it(model: Any) -> None:
+    """One value of 1e200 would make the spread infinite, and no later value could ever be an anomaly."""
+    state = model.learn(model.create(), 1.0)
+    with pytest.raises(OverflowError, match="their spread is infinite"):
+        model.learn(state, 1e200)
+    assert math.isfinite(model.score(model.learn(state, 2.0), 1e200))
+
+
 def test_a_category_is_a_text_and_its_weight_not_negative() -> None:
     for row in ({"topic": 5, "weight": 1}, {"topic": "tea", "weight": -1}):
         with pytest.raises(hf.InputError, match=r"must be a text|cannot be negative"):
             run(recipes.DecayingFeatures(60, category="topic", weight="weight"), TestStream().add_elements([("k", row)]))
+
+
+WITHIN = hf.Duration(micros=1)
+LOGIN = {"lat": 1.0, "lon": 1.0}
+TRADE = {"price": 5.0, "volume": 1}
+# What a key gets, at -100.5 and -90.25, and when its last state goes. Times before 1970 and fractions of a second, too.
+FREED: list[tuple[hf.DoFn, Any, hf.Timestamp]] = [
+    (recipes.Anomalies(forget_after=60), 1.0, hf.Timestamp(-30.25)),
+    (recipes.ClickTrail(60), "home", hf.Timestamp(-30.25)),
+    (recipes.CountWhileActive(60), 1, hf.Timestamp(-30.25)),
+    (recipes.FirstOccurrenceWithin(60), 1, hf.Timestamp(-40.5)),
+    (recipes.ImpossibleTravel(forget_after=60), LOGIN, hf.Timestamp(-30.25)),
+    (recipes.MovingPrices(60), TRADE, hf.Timestamp(-30.25)),
+    (recipes.RollingAlert(60, above=5), 1.0, hf.Timestamp(-30.25)),
+    (recipes.Sequence(anything, bool, 60), 0, hf.Timestamp(-30.25) + WITHIN),
+    (recipes.SlidingLimit(1, 60), 1, hf.Timestamp(-40.5)),
+    (
+        recipes.StateMachine({("new", "pay"): "paid", ("paid", "pay"): "new"}, "new", forget_after=60),
+        "pay",
+        hf.Timestamp(-30.25),
+    ),
+    (recipes.TokenBucket(5, 60), 1, hf.Timestamp(19.5)),
+    (recipes.Velocity(5, 60), 1.0, hf.Timestamp(-30.25) + WITHIN),
+]
+
+
+@pytest.mark.parametrize(("fn", "value", "freed"), FREED, ids=lambda part: type(part).__name__)
+def test_state_goes_when_the_docstring_says_so_and_no_sooner(fn: hf.DoFn, value: Any, freed: hf.Timestamp) -> None:
+    elements = [hf.TimestampedValue(("k", value), time) for time in (-90.25, -100.5)]
+
+    def kept(watermark: hf.Timestamp) -> list[object]:
+        stream = TestStream().add_elements(elements).crash().advance_watermark_to(watermark)
+        return run(fn, stream, requires_time_sorted_input=True).keys()
+
+    assert kept(freed - WITHIN) == ["k"]
+    assert kept(freed) == []
 
 
 def test_another_kind_of_model_cannot_go_on_from_stored_state() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import stat
 import subprocess
 import sys
@@ -11,14 +12,22 @@ from importlib.resources import files
 
 import pytest
 
+import holdfast as hf
 from holdfast.cli.main import main
 from holdfast.errors import InputError
 from holdfast.starter import templates as templates_module
+from holdfast.starter.beginnings import BEGINNINGS
+from holdfast.starter.from_recipes import kebab
 from holdfast.starter.names import package_name
 from holdfast.starter.project import make_project
 from holdfast.starter.templates import find_template, templates
 
 OURS = ("dedup", "sessions", "velocity")
+COLUMNS = {"RunningCountColumns", "AssignIndexColumns", "FirstOccurrenceColumns"}
+"""Twins of recipes that have a template."""
+RECIPES = tuple(kebab(one.recipe) for one in BEGINNINGS)
+SHOWN = (*OURS, "top-items", "sequence")
+"""Templates whose projects are tested by day: those of recipes have one skeleton."""
 
 
 @pytest.mark.parametrize("name", ["card-alerts", "a", "a_b-c2", "x" * 64])
@@ -54,10 +63,44 @@ def test_a_name_that_cannot_be_is_refused(name, tmp_path):
 
 
 def test_the_templates_are_found_and_say_what_they_are(capsys):
-    assert tuple(templates()) == OURS
+    assert tuple(templates()) == (*RECIPES, *OURS)
     assert main(["new", "--list"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"{template.name} " in shown and template.summary in shown for template in templates().values())
+    assert all(f" {template.name} " in shown for template in templates().values())
+    assert main(["new", "--list", "--json"]) == 0
+    told = {one["name"]: one["summary"] for one in json.loads(capsys.readouterr().out)}
+    assert told == {template.name: template.summary for template in templates().values()}
+
+
+def test_every_recipe_can_be_begun_with():
+    functions = (hf.DoFn, hf.CombineFn)
+    classes = {name for name, one in vars(hf.recipes).items() if isinstance(one, type) and issubclass(one, functions)}
+    assert {kebab(name) for name in classes - COLUMNS} <= set(templates())
+
+
+def test_a_recipe_is_found_by_its_class_too():
+    assert find_template("SlidingLimit") is not None
+    assert find_template("SlidingLimit").name == find_template("sliding-limit").name == "sliding-limit"
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS, ids=lambda one: one.recipe)
+def test_what_a_recipe_begins_with_comes_out_as_it_says(beginning, tmp_path, monkeypatch):
+    """The tests of the project, run in this process; that they pass in one of their own is shown for some."""
+    made = make_project("mine", kebab(beginning.recipe), tmp_path)
+    monkeypatch.syspath_prepend(str(made / "src"))
+    module = kebab(beginning.recipe).replace("-", "_")
+    for name in ("mine", f"mine.{module}"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    tests = runpy.run_path(str(made / "tests" / f"test_{module}.py"))
+    found = [test for name, test in tests.items() if name.startswith("test_")]
+    assert len(found) >= 2
+    for test in found:
+        test()
+    for name in ("mine", f"mine.{module}"):
+        sys.modules.pop(name, None)
+    assert len(beginning.keys) == beginning.wanted.count("\n") + 1
+    rows = [json.loads(line) for line in (made / "sample" / "rows.jsonl").read_text().splitlines()]
+    assert len(rows) == len(beginning.elements) + 1
 
 
 def test_a_template_that_is_not_there_is_told_with_those_that_are(tmp_path, capsys):
@@ -127,13 +170,15 @@ def test_templates_of_another_package_are_found(tmp_path, monkeypatch):
         (folder / entry.name).write_text(entry.read_text().replace("$package.dedup", "$package.own"))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(templates_module, "HOMES", ["holdfast.starter", "others"])
-    assert set(templates()) == {*OURS, "own"}
+    assert set(templates()) == {*RECIPES, *OURS, "own"}
     made = make_project("mine", "own", tmp_path)
     assert "from mine.own import FirstOnly" in (made / "src" / "mine" / "job.py").read_text()
     assert find_template("own").summary in (made / "README.md").read_text()
 
 
-@pytest.mark.parametrize("template", OURS)
+@pytest.mark.parametrize(
+    "template", [*SHOWN, *(pytest.param(name, marks=pytest.mark.night) for name in RECIPES if name not in SHOWN)]
+)
 def test_a_project_passes_its_own_tests_and_checks(template, tmp_path):
     made = make_project("my-project", template, tmp_path)
     text = "".join(path.read_text() for path in made.rglob("*") if path.is_file())
@@ -150,7 +195,9 @@ def test_a_project_passes_its_own_tests_and_checks(template, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("template", [OURS[0], *(pytest.param(name, marks=pytest.mark.night) for name in OURS[1:])])
+@pytest.mark.parametrize(
+    "template", [OURS[0], *(pytest.param(name, marks=pytest.mark.night) for name in (*OURS[1:], *RECIPES))]
+)
 def test_its_test_on_spark_and_its_job_run(template, tmp_path, capsys):
     """By day those of one template: all have the same skeleton, and the night has the others."""
     made = make_project("my-project", template, tmp_path)

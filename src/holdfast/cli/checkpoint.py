@@ -107,7 +107,7 @@ def verify(
     files_only: Annotated[bool, typer.Option("--files-only", help="Check only the files, not the blobs in them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check every file and blob; name what is damaged, and the last whole micro-batch."""
+    """Check every file and blob; report damage, and the last intact micro-batch."""
     require_tools("holdfast checkpoint verify")
     from holdfast.checkpoint.files.choice import is_local
     from holdfast.ops.upkeep.verify import checkpoint_to_verify

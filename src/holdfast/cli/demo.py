@@ -21,13 +21,13 @@ def demo(
     serve: Annotated[
         bool, typer.Option("--serve", help="Show the job in a dashboard, and keep it running until Ctrl-C.")
     ] = False,
-    payments: Annotated[int, typer.Option(min=_PAYMENTS_MIN, help="How many payments there are.")] = 60_000,
-    seed: Annotated[int, typer.Option(help="Other payments, and others that are fraud.")] = 7,
+    payments: Annotated[int, typer.Option(min=_PAYMENTS_MIN, help="How many payments to generate.")] = 60_000,
+    seed: Annotated[int, typer.Option(help="Generates different payments and different fraud.")] = 7,
     folder: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where to keep its files; a new temporary folder by default.")
     ] = None,
 ) -> None:
-    """See it work: two fraud rules over generated payments in one job on Spark, and a kill -9 half way through."""
+    """See it work: one Spark job with two fraud rules over generated payments, and a kill -9 halfway through."""
     require_spark("holdfast demo")
     if serve:
         require_extra("ui", "uvicorn", (0, 32), "holdfast demo --serve")

@@ -24,16 +24,16 @@ EXIT_CODES = {Level.OK: 0, Level.UNKNOWN: 0, Level.WARNING: 3, Level.CRITICAL: 4
 
 @app.command("health")
 def health(
-    job: Annotated[str, typer.Argument(metavar="CKPT|JOB", help="The job's checkpoint, or the name of one that runs here.")],
-    watch: Annotated[bool, typer.Option("--watch", help="Renew it until Ctrl-C.")] = False,
+    job: Annotated[str, typer.Argument(metavar="CKPT|JOB", help="The job's checkpoint, or its name if it runs here.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until Ctrl-C.")] = False,
     thresholds: Annotated[
-        str | None, typer.Option("--thresholds", metavar="FILE", help="Other thresholds than the default ones, as TOML.")
+        str | None, typer.Option("--thresholds", metavar="FILE", help="Thresholds to use instead of the defaults, as TOML.")
     ] = None,
     prometheus: Annotated[bool, typer.Option("--prometheus", help="Print metrics in Prometheus' text format.")] = False,
-    every: Annotated[float, typer.Option("--every", help="With --watch: seconds between two looks.", min=0.1)] = 2.0,
+    every: Annotated[float, typer.Option("--every", help="With --watch: seconds between refreshes.", min=0.1)] = 2.0,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a job by its history. Exit code: 0 all is well or nothing is known, 3 warning, 4 critical."""
+    """Judge a job's health by its history. Exit code: 0 healthy or not known yet, 3 warning, 4 critical."""
     from holdfast.checkpoint.running import find_running
     from holdfast.ops.upkeep.health import Watched
 

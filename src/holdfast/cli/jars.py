@@ -18,12 +18,12 @@ __all__ = ["jars"]
 def jars(
     connector: Annotated[str, typer.Argument(help="The connector: kafka.")] = "kafka",
     repository: Annotated[
-        str | None, typer.Option(metavar="URL", help="A Maven repository in place of Maven Central.")
+        str | None, typer.Option(metavar="URL", help="A Maven repository to use instead of Maven Central.")
     ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Fetch nothing; exit code 1 if something is missing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch the jars with which Spark reads and writes Kafka, once. hf.session() finds them."""
+    """Fetch the jars that Spark needs for Kafka, once. hf.session() finds them."""
     with working("Fetching") as report:
         found = ops.jars(connector, repository=repository, fetch=not list_only, report=report)
 

@@ -29,7 +29,7 @@ app.add_typer(learn, name="learn")
 
 @learn.callback(invoke_without_command=True)
 def list_exercises(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Learn by doing: exercises that check themselves, in memory. Without a command, list them and how far you are."""
+    """Learn by doing: exercises that check themselves, in memory. Without a command, list them with your progress."""
     if ctx.invoked_subcommand is not None:
         return
     known = progress()
@@ -49,7 +49,7 @@ def list_exercises(ctx: typer.Context, as_json: AsJson = False) -> None:
 def start(
     name: Name, folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where the file goes.")] = Path()
 ) -> None:
-    """Write the file of an exercise: the task, and a class to complete. A file that is there is not touched."""
+    """Write an exercise's file: the task, and a class to complete. An existing file is left alone."""
     exercise = exercise_named(name)
     path = folder / exercise.file_name
     folder.mkdir(parents=True, exist_ok=True)
@@ -64,10 +64,10 @@ def start(
 
 @learn.command("check")
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file with the class of an exercise, or of several.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file with the classes of one or more exercises.")],
     as_json: AsJson = False,
 ) -> None:
-    """Check what you have written, in memory; exit code 1 if something is wrong. The file is run."""
+    """Check your solution, in memory; exit code 1 if something is wrong. This runs the file."""
     # What the file prints is no part of the document.
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         found = check_file(file)

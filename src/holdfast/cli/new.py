@@ -20,13 +20,17 @@ _USUAL = "velocity"
 
 @app.command("new")
 def new(
-    name: Annotated[str | None, typer.Argument(help="What the project and its folder are called.")] = None,
-    template: Annotated[str, typer.Option("--from", metavar="TEMPLATE", help="What to begin with; see --list.")] = _USUAL,
-    parent: Annotated[Path, typer.Option("--in", metavar="DIR", help="Where to make its folder; here by default.")] = Path(),
-    list_only: Annotated[bool, typer.Option("--list", help="Show the templates.")] = False,
+    name: Annotated[str | None, typer.Argument(help="The name of the project and its folder.")] = None,
+    template: Annotated[
+        str, typer.Option("--from", metavar="RECIPE", help="The recipe to start from; see --list.")
+    ] = _USUAL,
+    parent: Annotated[
+        Path, typer.Option("--in", metavar="DIR", help="Where to create its folder; here by default.")
+    ] = Path(),
+    list_only: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Begin a project: a function, its tests, a job, and what a repository needs."""
+    """Create a project: a function, its tests, a job, and the files a repository needs."""
     if list_only:
         _list(as_json)
         return
@@ -48,6 +52,6 @@ def _list(as_json: bool) -> None:
     found = templates().values()
 
     def show() -> None:
-        console.print(table("", ("template", "a project that"), [(one.name, one.summary) for one in found]))
+        console.print(table("", ("recipe", "a project that"), [(one.name, one.summary) for one in found]))
 
     give([{"name": template.name, "summary": template.summary} for template in found], as_json, show)

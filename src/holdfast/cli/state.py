@@ -124,15 +124,15 @@ def rm(
         str | None, typer.Option(help="Only cells for which this is true: SQL over the columns of holdfast.ops.read_state.")
     ] = None,
     whole_keys: Annotated[
-        bool, typer.Option("--whole-keys", help="Everything of the keys and windows that have such a cell.")
+        bool, typer.Option("--whole-keys", help="Remove everything in the keys and windows with such a cell.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
     limit: Limit = 20,
     trust_pickle: TrustPickle = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove state of a stopped job, which goes on as if its function had cleared it."""
+    """Remove state of a stopped job, which continues as if its function had cleared it."""
 
     def work(spark: Any, dry: bool) -> ops.Removed:
         return ops.remove_state(

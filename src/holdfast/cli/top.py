@@ -20,12 +20,12 @@ __all__ = ["top"]
 def top(
     jobs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CKPT|JOB]...", help="Checkpoints, or names of jobs that run here; or all."),
+        typer.Argument(metavar="[CKPT|JOB]...", help="Checkpoints, or names of jobs running here; all by default."),
     ] = None,
     thresholds: Annotated[
-        str | None, typer.Option("--thresholds", metavar="FILE", help="Other thresholds than the default ones, as TOML.")
+        str | None, typer.Option("--thresholds", metavar="FILE", help="Thresholds to use instead of the defaults, as TOML.")
     ] = None,
-    every: Annotated[float, typer.Option("--every", help="Seconds between two looks.", min=0.2)] = 1.0,
+    every: Annotated[float, typer.Option("--every", help="Seconds between refreshes.", min=0.2)] = 1.0,
 ) -> None:
     """Watch jobs live: rates, durations, state, lag, hot keys, health."""
     require_extra("top", "textual", (3, 0), "holdfast top")

@@ -26,18 +26,18 @@ def ui(
         list[str] | None,
         typer.Argument(metavar="[CKPT|JOB]...", help="Checkpoints, or names of running jobs; all running jobs by default."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any that is free.")] = 4141,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = 4141,
     host: Annotated[str, typer.Option(help="The address; any but the loopback address needs the token that is printed.")] = (
         "127.0.0.1"
     ),
     token: Annotated[
         str | None,
         typer.Option(
-            envvar="HOLDFAST_UI_TOKEN", help="Ask for this token. Others can see it here, but not in the variable."
+            envvar="HOLDFAST_UI_TOKEN", help="Ask for this token. Other users can see it here, but not in the variable."
         ),
     ] = None,
     savepoints: Annotated[
-        list[str] | None, typer.Option(metavar="DIR", help="Show savepoints in this folder, too; may be given again.")
+        list[str] | None, typer.Option(metavar="DIR", help="Also show savepoints in this folder; can be repeated.")
     ] = None,
     trust_pickle: TrustPickle = False,
     no_open: Annotated[

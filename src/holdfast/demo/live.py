@@ -87,7 +87,7 @@ def _running(folder: Folder) -> Iterator[subprocess.Popen[bytes]]:
         process.terminate()
         process.wait(ENDING_SECONDS)
     except subprocess.TimeoutExpired:
-        print("it did not stop in time, and is killed: its checkpoint is none the worse", flush=True)
+        print("it did not stop in time and was killed; its checkpoint is unharmed", flush=True)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

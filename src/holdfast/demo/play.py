@@ -36,7 +36,7 @@ def play(seed: int, count: int, given: Path | None, *, live: bool) -> bool:
         is_right = _judged_run(folder, payments, planted)
         _show_places(folder)
         if live and is_right:
-            print("\nNow the job goes on, with payments as they happen. Ctrl-C ends it.", flush=True)
+            print("\nThe job keeps running, with payments as they happen. Press Ctrl-C to stop it.", flush=True)
             keep_running(folder, seed, len(payments))
     return is_right
 
@@ -62,7 +62,7 @@ def _show_places(folder: Folder) -> None:
     print(f"tables       {folder.database}\nlog          {folder.log}")
     print(f"look inside  {_tool('state', 'ls', folder)}\n             {_tool('ui', '', folder)}")
     print(f"remove all   {shlex.join(['rm', '-r', str(folder.path)])}")
-    print("To keep it for longer than temporary files are kept: holdfast demo --folder DIRECTORY", flush=True)
+    print("To keep the files elsewhere: holdfast demo --folder DIRECTORY", flush=True)
 
 
 def _tool(command: str, word: str, folder: Folder) -> str:

@@ -27,7 +27,7 @@ def report(folder: Folder, payments: list[Payment], planted: Planted) -> bool:
         *(verdict("alerts", rule, alerts, wanted_alerts, planted.cards[rule]) for rule in RULES),
         *(verdict("dead letters", rule, letters, wanted_letters, planted.malformed[rule]) for rule in RULES),
     ]
-    print("\nbeside the rules worked out by hand (lost, doubled, invented) and what was planted (precision, recall):")
+    print("\ncompared with the rules by hand (lost, doubled, invented) and with what was planted (precision, recall):")
     print_table(("", "rule", "rows", "lost", "doubled", "invented", "precision", "recall"), [v.row for v in verdicts])
     is_right = all(verdict.is_right for verdict in verdicts)
     print(f"\n{'All is right.' if is_right else 'This is WRONG.'}")

@@ -78,7 +78,7 @@ def _loaded(path: Path) -> Iterator[dict[str, Any]]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     except (SyntaxError, ValueError) as error:
-        raise InputError(f"{path} is no Python: {error}") from None
+        raise InputError(f"{path} is not valid Python: {error}") from None
     module = types.ModuleType(_MODULE)
     module.__file__ = str(path)
     sys.modules[_MODULE] = module
@@ -137,7 +137,7 @@ def _kind(exercise: Exercise) -> type:
 def _shape_problem(exercise: Exercise, cls: Any) -> str:
     wanted = _kind(exercise)
     if not (isinstance(cls, type) and issubclass(cls, wanted)):
-        return f"{exercise.class_name} is no class that derives from hf.{wanted.__name__}"
+        return f"{exercise.class_name} is not a class that derives from hf.{wanted.__name__}"
     if issubclass(cls, DoFn):
         validate_stateful_dofn(cls())
     return ""

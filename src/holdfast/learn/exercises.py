@@ -13,8 +13,8 @@ from holdfast.testing import TestStream
 __all__ = ["EXERCISES", "exercise_named"]
 
 _MINUTE, _HOUR = 60, 3600
-_LOST = "A restart loses what the function keeps in its attributes: keep it in a cell."
-_MIXED = "A cell belongs to the key of the element. Do not keep one for all in an attribute or a global."
+_LOST = "A restart loses whatever the function keeps in its attributes: keep it in a cell."
+_MIXED = "A cell belongs to the element's key. Do not keep one value for all keys in an attribute or a global."
 
 
 def _at(*elements: tuple[str, object, float]) -> list[TimestampedValue]:
@@ -41,7 +41,7 @@ _KEY_COUNTER = Exercise(
             _MIXED,
         ),
         Case(
-            "goes on after a crash",
+            "continues after a crash",
             TestStream().add_elements([("a", 1), ("a", 1)]).crash().add_elements([("a", 1)]),
             (("a", 1), ("a", 2), ("a", 3)),
             _LOST,
@@ -84,14 +84,14 @@ _TRANSACTION_BUFFER = Exercise(
             keeps=(),
         ),
         Case(
-            "begins anew after three",
+            "starts again after three",
             TestStream().add_elements([("s", float(n)) for n in range(1, 8)]),
             (("s", [1.0, 2.0, 3.0]), ("s", [4.0, 5.0, 6.0])),
             "Clear both cells: the bag, and the count.",
             keeps=("s",),
         ),
         Case(
-            "keeps stores apart, over a crash too",
+            "keeps stores apart, even across a crash",
             TestStream().add_elements([("s", 1.0), ("t", 9.0), ("s", 2.0)]).crash().add_elements([("t", 8.0), ("s", 3.0)]),
             (("s", [1.0, 2.0, 3.0]),),
             _LOST,
@@ -114,14 +114,14 @@ _RATE_LIMIT = Exercise(
             {"windowing": FixedWindows(_MINUTE)},
         ),
         Case(
-            "begins anew with the next minute, for each user",
+            "starts again with the next minute, for each user",
             TestStream().add_elements(_at(*[("ann", n, 10 * n) for n in range(8)], ("bob", 0, 0))),
             (*(("ann", n) for n in range(5)), ("ann", 6), ("ann", 7), ("bob", 0)),
             "The step puts elements into windows of a minute, each with a cell of its own: you need not look at the time.",
             {"windowing": FixedWindows(_MINUTE)},
         ),
         Case(
-            "goes on counting after a crash",
+            "keeps counting after a crash",
             TestStream()
             .add_elements(_at(*[("ann", n, n) for n in range(4)]))
             .crash()
@@ -131,7 +131,7 @@ _RATE_LIMIT = Exercise(
             {"windowing": FixedWindows(_MINUTE)},
         ),
         Case(
-            "leaves nothing when the minute is over",
+            "leaves nothing behind when the minute is over",
             TestStream().add_elements(_at(("ann", 0, 1))).crash().advance_watermark_to(_MINUTE),
             (("ann", 0),),
             "State of a window goes with it, unless you keep it elsewhere.",
@@ -166,7 +166,7 @@ _SESSION_TRAIL = Exercise(
             keeps=("ann",),
         ),
         Case(
-            "begins a new visit after that, over a crash too",
+            "begins a new visit after that, even across a crash",
             TestStream()
             .add_elements(_at(("ann", "/", 0)))
             .advance_watermark_to(1800)
@@ -188,25 +188,25 @@ _IMPOSSIBLE_TRAVEL = Exercise(
     uses=(),
     cases=(
         Case(
-            "tells of two places within an hour",
+            "reports two places within an hour",
             TestStream().add_elements(_at(("ann", "Tokyo", 0), ("ann", "New York", 600))),
             (("ann", "Tokyo", "New York"),),
             "Keep the last place with its time; compare with DoFn.TimestampParam.",
         ),
         Case(
-            "says nothing of the same place, nor after an hour",
+            "says nothing about the same place, nor after an hour",
             TestStream().add_elements(_at(("ann", "Tokyo", 0), ("ann", "Tokyo", 60), ("ann", "Osaka", 60 + _HOUR))),
             (),
             "An hour or more is time enough: only less than 3600 seconds counts.",
         ),
         Case(
-            "compares with the last login, of this user, over a crash too",
+            "compares with this user's last login, even across a crash",
             TestStream()
             .add_elements(_at(("ann", "Tokyo", 0), ("bob", "Oslo", 1)))
             .crash()
             .add_elements(_at(("bob", "Rome", 600), ("ann", "Osaka", 4000), ("ann", "Kobe", 4100), ("bob", "Rome", 4200))),
             (("bob", "Oslo", "Rome"), ("ann", "Osaka", "Kobe")),
-            "Write the place and the time of each login, also of those that you say nothing of.",
+            "Write the place and the time of every login, even if you report nothing.",
         ),
     ),
 )
@@ -242,7 +242,7 @@ _LAST_PAGE = Exercise(
             .advance_processing_time(20 * _HOUR)
             .add_elements([("ann", "/b")]),
             (("ann", None, "/"), ("ann", "/", "/a"), ("ann", "/a", "/b")),
-            "Write each page: a write begins the time anew.",
+            "Write each page: a write restarts the time.",
         ),
     ),
 )
@@ -257,14 +257,14 @@ _AVERAGE = Exercise(
             "gives the average of each key when the window ends",
             TestStream().add_elements(_at(("a", 1.0, 0), ("b", 5.0, 1), ("a", 4.0, 2))).advance_watermark_to(_MINUTE),
             (("a", 2.5), ("b", 5.0)),
-            "An accumulator of two numbers, the sum and how many; add_input gives a new one.",
+            "Use an accumulator of two numbers, the sum and the count; add_input returns a new one.",
             {"windowing": FixedWindows(_MINUTE)},
         ),
         Case(
-            "gives the same if parts are added up apart and merged",
+            "gives the same if parts are computed separately and merged",
             TestStream(),
             (4.0,),
-            "merge_accumulators gets several accumulators: add up the sums, and the numbers. Averages cannot be averaged.",
+            "merge_accumulators gets several accumulators: add up the sums and the counts. You cannot average averages.",
             parts=((1.0, 2.0), (9.0,)),
         ),
         Case(

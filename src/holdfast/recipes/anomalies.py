@@ -24,7 +24,9 @@ class Anomalies(Recipe):
     take the number in the field `field`, or the value itself; with `whole=True` a model is given the value as it is.
 
     Keeps for each key and window: the time of the last value, the state of the model, and the last verdict given.
+
     Frees it: when the watermark is `forget_after` beyond the last value.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late values go to the output `late`.
     """
 

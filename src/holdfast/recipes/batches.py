@@ -32,7 +32,9 @@ class GroupIntoBatches(Recipe):
     A micro-batch that runs again gives the same batches: the clock is the micro-batch's own.
 
     Keeps for each key and window: the values of the batch that is not full, their number and size.
+
     Frees it: when the batch is given. Without `max_wait`, a batch that never fills stays until its window ends.
+
     Order: any.
     """
 

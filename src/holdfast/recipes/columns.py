@@ -22,7 +22,9 @@ class RunningCountColumns(hf.BatchDoFn):
     """`RunningCount` on columns: the key and its count so far, for each element.
 
     Keeps for each key and window: one whole number.
+
     Frees it: when the window ends; in the global window never.
+
     Order: any.
     """
 
@@ -44,7 +46,9 @@ class AssignIndexColumns(hf.BatchDoFn):
     A bare value is the column `value`.
 
     Keeps for each key and window: one whole number.
+
     Frees it: when the window ends; in the global window never.
+
     Order: any.
     """
 
@@ -71,7 +75,9 @@ class FirstOccurrenceColumns(hf.BatchDoFn):
     A bare value is the column `value`.
 
     Keeps for each key and window: one flag.
+
     Frees it: when the window ends; in the global window never.
+
     Order: any. The first is the first to arrive.
     """
 

@@ -14,8 +14,10 @@ class RunningCount(Recipe):
     """How many elements of the key there were so far: (key, count) for each element.
 
     Keeps for each key and window: one whole number.
+
     Frees it: when the window ends; in the global window never, so give the step `limits=` if keys keep coming, or use
     `CountWhileActive`.
+
     Order: any. Elements are counted in order of arrival.
     """
 
@@ -36,7 +38,9 @@ class CountWhileActive(Recipe):
     An element that comes `idle` or more after the newest one before it is the first of a new count.
 
     Keeps for each key and window: one whole number and the time of the newest element.
+
     Frees it: when the watermark is `idle` beyond the newest element.
+
     Order: any. An element that is older than the newest belongs to the count that is open. With
     `requires_time_sorted_input=True` the counts do not depend on the order of arrival.
     """
@@ -82,7 +86,9 @@ class AssignIndex(Recipe):
     """Numbers the elements of a key and window: (key, index, value), from 0, without gaps and without duplicates.
 
     Keeps for each key and window: one whole number.
+
     Frees it: when the window ends; in the global window never.
+
     Order: any. Which element gets which number follows the order of arrival.
     """
 

@@ -14,8 +14,10 @@ class FirstOccurrence(Recipe):
     """Lets the first element of each key and window through, as (key, value), and no other.
 
     Keeps for each key and window: one flag.
+
     Frees it: when the window ends; in the global window never, so every key there ever was is kept. Use
     `FirstOccurrenceWithin` if duplicates come soon.
+
     Order: any. The first is the first to arrive.
     """
 
@@ -35,7 +37,9 @@ class FirstOccurrenceWithin(Recipe):
     Duplicates do not prolong the time: it counts from the element that was let through.
 
     Keeps for each key and window: one time.
+
     Frees it: when the watermark is `ttl` beyond that time. A duplicate that comes even later is let through.
+
     Order: any. The first is the first to arrive. An element that is `ttl` or more older than the one that is remembered
     is let through and not remembered.
     """

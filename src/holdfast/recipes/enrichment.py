@@ -21,10 +21,13 @@ class TemporalJoin(Recipe):
     without a valid entry gets None, with "inner" it is left out.
 
     Of a row and a change with equal times, the one that arrives first comes first. Results come when the watermark has
-    passed a row's time: until then an earlier change may still come.
+    passed a row's time: until then an earlier change may still come. Use it in the global window, the default: in others
+    each window would have a table of its own, which begins empty.
 
     Keeps for each key: the entry that is valid. (Rows wait in the step until it is their turn.)
+
     Frees it: with a change whose fields are all None. So there is as much as the table has entries.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late rows go to the output `late`. So do late
     changes, and the entry stays as it was: declare that output, and give an `allowed_lateness` that changes keep to.
     """

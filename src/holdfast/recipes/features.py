@@ -21,7 +21,9 @@ class DecayingFeatures(Recipe):
     weights are given.
 
     Keeps for each key and window: at most `size` categories, each with its weight and the time it was taken at.
+
     Frees it: when the watermark is beyond the time at which the last category falls below `least`.
+
     Order: any. An event that is older than others counts as much as it would have faded to; what comes out with it is as of
     the newest event. The weights are floats, so their last digits may depend on the order of arrival, as does which
     category goes when there are too many.

@@ -21,8 +21,10 @@ class StateMachine(Recipe):
     "ignore" it changes nothing and nothing comes out.
 
     Keeps for each key and window: the name of its state, and the time of the event that led there.
+
     Frees it: when it reaches a final state, after which the next event finds the key in `initial` again; and if you give
     `forget_after`, when the watermark is so far beyond the last event that moved it.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late events go to the output `late`. Of events
     with equal times, the one that arrives first comes first.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 import holdfast as hf
 from holdfast.recipes.arguments import Arguments, Recipe, Span
-from holdfast.recipes.rows import number_in, read
+from holdfast.recipes.rows import exact_number_in, number_in, read
 
 __all__ = ["MovingPrices", "Vwap"]
 
@@ -20,10 +20,12 @@ class Vwap(hf.CombineFn[object, _Sums, object]):
     """The volume-weighted average price of a key and window: Σ price · volume / Σ volume; None if no volume was traded.
 
     Decimals are added up as decimals, without rounding beyond the context's; do not mix them with floats. A trade without a
-    price or a volume is left out.
+    price or a volume is left out. A price or a volume that is no finite number, or a negative volume, is an InputError.
 
     Keeps for each key and window: two sums, also while values are combined before the shuffle.
+
     Frees it: when the window ends.
+
     Order: any.
     """
 
@@ -36,10 +38,10 @@ class Vwap(hf.CombineFn[object, _Sums, object]):
         return 0, 0
 
     def add_input(self, mutable_accumulator: _Sums, element: object) -> _Sums:
-        price: Any = read(element, self._price)
-        volume: Any = read(element, self._volume)
-        if price is None or volume is None:
+        if read(element, self._price) is None or read(element, self._volume) is None:
             return mutable_accumulator
+        price, volume = exact_number_in(element, self._price), exact_number_in(element, self._volume)
+        _check_volume(volume)
         return mutable_accumulator[0] + price * volume, mutable_accumulator[1] + volume
 
     def merge_accumulators(self, accumulators: Iterable[_Sums]) -> _Sums:
@@ -61,7 +63,9 @@ class MovingPrices(Recipe):
     InputError.
 
     Keeps for each key and window: price and volume of each trade of the last `span`, so it grows with their number.
+
     Frees it: when the watermark is `span` beyond the last trade.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late trades go to the output `late`. Of trades
     with equal times, each is averaged with those that came before it.
     """
@@ -87,8 +91,7 @@ class MovingPrices(Recipe):
     ) -> Iterator[tuple[object, hf.Timestamp, float, float | None, int]]:
         key, trade = element
         price, volume = number_in(trade, self._price), number_in(trade, self._volume)
-        if volume < 0:
-            raise hf.InputError(f"A trade has the volume {volume}; it cannot be negative.")
+        _check_volume(volume)
         trades.clear_range(hf.MIN_TIMESTAMP, (at - self._span).successor())
         trades.add((at, (price, volume)))
         quiet.set(at + self._span)
@@ -101,3 +104,8 @@ class MovingPrices(Recipe):
     @hf.on_timer(QUIET)
     def on_quiet(self, trades: hf.OrderedListState[tuple[float, float]] = hf.DoFn.StateParam(TRADES)) -> None:
         trades.clear()
+
+
+def _check_volume(volume: Any) -> None:
+    if volume < 0:
+        raise hf.InputError(f"A trade has the volume {volume}; it cannot be negative.")

@@ -36,6 +36,13 @@ def _finite(value: object) -> float:
     return float(value)
 
 
+def _bounded(state: _State) -> _State:
+    """The state, if floats can hold it: with an infinite one every later score would be 0, or NaN."""
+    if not all(map(math.isfinite, state)):
+        raise OverflowError("the values of this key are too large, or too far apart, for floats: their spread is infinite")
+    return state
+
+
 class _ZScore:
     """A score in standard deviations, from a state (count, mean, …)."""
 
@@ -80,7 +87,7 @@ class Moments(_ZScore):
         number = _finite(value)
         away = number - mean
         mean += away / (count + 1)
-        return count + 1, mean, squares + away * (number - mean)
+        return _bounded((count + 1, mean, squares + away * (number - mean)))
 
 
 class MovingMoments(_ZScore):
@@ -109,4 +116,4 @@ class MovingMoments(_ZScore):
             return 1, number, 0.0
         away = number - mean
         step = self._weight * away
-        return count + 1, mean + step, (1 - self._weight) * (variance + step * away)
+        return _bounded((count + 1, mean + step, (1 - self._weight) * (variance + step * away)))

@@ -34,7 +34,9 @@ class CountLimit(_Limit):
     """Lets the first `limit` elements of each key and window through: in `FixedWindows("1 minute")`, so many a minute.
 
     Keeps for each key and window: one whole number.
+
     Frees it: when the window ends; in the global window never.
+
     Order: any. Elements are counted in order of arrival, each in the window of its time. Late ones go to the output `late`,
     and count for nothing.
     """
@@ -62,7 +64,9 @@ class SlidingLimit(_Limit):
     comes exactly `per` after another is no longer in its span.
 
     Keeps for each key and window: the times of at most `limit` elements.
+
     Frees it: when the watermark is `per` beyond the last element that was let through.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late elements go to the output `late`.
     """
 
@@ -102,7 +106,9 @@ class TokenBucket(_Limit):
     microseconds: nothing is rounded, however long it runs.
 
     Keeps for each key and window: one time, at which the bucket will be full again.
+
     Frees it: when the watermark reaches that time, since a full bucket is as good as none.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late elements go to the output `late`.
     """
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from numbers import Real
+from typing import Any
 
 import holdfast as hf
 from holdfast.model.aggregate.combine import field_of
 
-__all__ = ["number_in", "plain", "read"]
+__all__ = ["exact_number_in", "number_in", "plain", "read"]
 
 
 def read(value: object, field: str | None) -> object:
@@ -19,6 +20,11 @@ def read(value: object, field: str | None) -> object:
 
 def number_in(value: object, field: str | None) -> float:
     """The number in a field, or the value itself, as a float. An InputError says what else is there."""
+    return float(exact_number_in(value, field))
+
+
+def exact_number_in(value: object, field: str | None) -> Any:
+    """The same, but as the kind of number that it is: an int, a float or a decimal."""
     found = read(value, field)
     what = "A value" if field is None else f"The field {field!r} of a value"
     if isinstance(found, bool) or not isinstance(found, (Real, Decimal)) or not math.isfinite(found):
@@ -26,7 +32,7 @@ def number_in(value: object, field: str | None) -> float:
             f"{what} is {found!r:.200}; it must be a finite number.",
             todo="Leave such rows out before the step, or send them to the output dead_letter: on_error='dead_letter'.",
         )
-    return float(found)
+    return found
 
 
 def plain(value: object) -> object:

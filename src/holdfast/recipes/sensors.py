@@ -25,7 +25,9 @@ class RollingAlert(Recipe):
     reading has come for `span` during an alert: the alert is over then, since nobody knows.
 
     Keeps for each key and window: the readings of the last `span`, and whether there is an alert.
+
     Frees it: when the watermark is `span` beyond the last reading.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late readings go to the output `late`.
     """
 

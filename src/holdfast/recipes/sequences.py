@@ -22,7 +22,9 @@ class Sequence(Recipe):
     in that order: so `first` and `then` may be the same function, for two of a kind.
 
     Keeps for each key and window: the latest `first`, with its time.
+
     Frees it: when it is used up, and when the watermark is beyond the last time at which a `then` could follow.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late values go to the output `late`. Of
     values with equal times, the one that arrives first comes first.
     """

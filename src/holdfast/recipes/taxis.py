@@ -32,7 +32,9 @@ class ZoneRides(hf.CombineFn[object, _Sums, RideTotals]):
 
     Keeps for each key and window: two counts, a sum and the largest amount, also while values are combined before the
     shuffle.
+
     Frees it: when the window ends, after its result was given; with `allowed_lateness` that much later.
+
     Order: any. Late rides go to the output `late`.
     """
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import holdfast as hf
 from holdfast.recipes.arguments import Arguments
-from holdfast.recipes.rows import read
+from holdfast.recipes.rows import exact_number_in, read
 
 __all__ = ["TopItem", "TopItems"]
 
@@ -27,11 +27,14 @@ class TopItems(hf.CombineFn[object, _Totals, list[TopItem]]):
     """The `n` items of a key and window that come most often, or whose `amount` adds up to most: a list of (item, total).
 
     The largest total comes first; equal ones in the order of their items. `item` is the field that names the item; a row
-    where it, or the amount, is None is left out. To compare single rows rather than totals, use `hf.Largest` or `hf.Top`.
+    where it, or the amount, is None is left out. An amount that is no finite number is an InputError: a NaN has no place in
+    an order. To compare single rows rather than totals, use `hf.Largest` or `hf.Top`.
 
     Keeps for each key and window: a total for every distinct item, not only for the best `n`, for any of them may still
     become one. It is as small while values are combined before the shuffle.
+
     Frees it: when the window ends.
+
     Order: any.
     """
 
@@ -46,9 +49,10 @@ class TopItems(hf.CombineFn[object, _Totals, list[TopItem]]):
 
     def add_input(self, mutable_accumulator: _Totals, element: object) -> _Totals:
         item = read(element, self._item)
-        amount: Any = 1 if self._amount is None else read(element, self._amount)
-        if item is not None and amount is not None:
-            mutable_accumulator[item] = mutable_accumulator.get(item, 0) + amount
+        if item is None or (self._amount is not None and read(element, self._amount) is None):
+            return mutable_accumulator
+        amount = 1 if self._amount is None else exact_number_in(element, self._amount)
+        mutable_accumulator[item] = mutable_accumulator.get(item, 0) + amount
         return mutable_accumulator
 
     def merge_accumulators(self, accumulators: Iterable[_Totals]) -> _Totals:

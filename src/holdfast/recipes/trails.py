@@ -21,7 +21,9 @@ class ClickTrail(Recipe):
     The time of a result is the end of the visit plus `gap`; of one that was full, that of its last click.
 
     Keeps for each key and window: the clicks of the visit that is open, its first and its last time.
+
     Frees it: when the visit is given.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late clicks go to the output `late`.
     """
 

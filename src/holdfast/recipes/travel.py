@@ -34,7 +34,9 @@ class ImpossibleTravel(Recipe):
     position that is nowhere on Earth is an InputError.
 
     Keeps for each key and window: the last `remembered` logins.
+
     Frees it: when the watermark is `forget_after` beyond the last login.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late logins go to the output `late`.
     """
 

@@ -18,7 +18,9 @@ class Velocity(Recipe):
     for every `count` of them. The total is that of the field `amount`, or of the values themselves.
 
     Keeps for each key and window: at most `count` - 1 payments, none older than `within`.
+
     Frees it: with an alert, and when the watermark is beyond the last time at which another payment could count.
+
     Order: by event time, so the step needs `requires_time_sorted_input=True`. Late payments go to the output `late`.
     """
 

@@ -2,4 +2,5 @@
 
 `skeleton/` and `templates/` are the texts of what is made, not code of ours: `$package` and its like are filled in. A
 template is a folder with the files that `templates.py` names; another package offers its own in a folder of the same form.
+Each recipe is a template, too: `beginnings.py` has what differs from one to the other.
 """

@@ -58,6 +58,6 @@ def _project_files(name: str, package: str, template: Template) -> dict[str, str
     skeleton = files("holdfast.starter").joinpath("skeleton")
     texts = {path: skeleton.joinpath(file).read_text(encoding="utf-8") for path, file in _SKELETON.items()}
     texts |= {path: template.text(file) for path, file in _OF_THE_TEMPLATE.items()}
-    words = {"name": name, "package": package, "module": template.name, "version": version("holdfast")}
+    words = {"name": name, "package": package, "module": template.name.replace("-", "_"), "version": version("holdfast")}
     words |= {"summary": template.summary, "about": string.Template(template.about).substitute(words)}
     return {string.Template(path).substitute(words): string.Template(text).substitute(words) for path, text in texts.items()}

@@ -1,6 +1,6 @@
-"""The templates: what a project can begin with, found by name.
+"""The templates: what a project can begin with, found by name. There is one for each recipe, from `from_recipes.py`.
 
-A template is a folder of its name, in the folder `templates` of one of the packages in `HOMES`. In it are
+Another template is a folder of its name, in the folder `templates` of one of the packages in `HOMES`. In it are
 
     about.md            what it does: a line for lists, and after it what the project's README says
     function.py.txt     the function, a module that has the template's name
@@ -55,16 +55,22 @@ def templates() -> dict[str, Template]:
         for folder in sorted(files(home).joinpath("templates").iterdir(), key=lambda folder: folder.name):
             if folder.joinpath("about.md").is_file():
                 found.setdefault(folder.name, Template(folder.name, folder))
-    return found
+    # Which are templates themselves.
+    from holdfast.starter.from_recipes import recipe_templates
+
+    return {**recipe_templates(), **found}
 
 
 def find_template(name: str) -> Template:
     """The template of this name; raises InputError, with those there are, if there is none."""
+    from holdfast.starter.from_recipes import kebab
+
     known = templates()
+    name = kebab(name)
     if name not in known:
         raise InputError(
             f"--from: there is no template {name!r}.",
-            detail="\n".join(f"{template.name:<12}{template.summary}" for template in known.values()),
+            detail="\n".join(f"{template.name:<24}{template.summary}" for template in known.values()),
             todo="choose one of these",
         )
     return known[name]

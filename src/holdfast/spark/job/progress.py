@@ -17,6 +17,10 @@ __all__ = ["Progress", "ProgressLine"]
 _PLAIN_SECONDS = 5.0
 
 
+_NO_WATERMARK = "1970-01-01T00:00:00.000Z"
+"""Where Spark's begins, before there was an event."""
+
+
 class ProgressLine:
     """The essentials of Spark's progress report, as one line."""
 
@@ -46,7 +50,7 @@ class ProgressLine:
         rate = report.numInputRows / seconds if seconds else 0.0
         parts = [f"{self._name}: batch {report.batchId}", f"{rate:,.0f} rows/s", f"{self.rows:,} rows"]
         watermark = (report.eventTime or {}).get("watermark")
-        if watermark:
+        if watermark and watermark != _NO_WATERMARK:
             parts.append(f"watermark {watermark}")
         lags = source_lags(report)
         if lags:
