@@ -50,7 +50,7 @@ def _is_left_out(name):
 
 
 def _is_by_day(name):
-    """Of the examples with crashes one in six with the heap, one in thirty with another backend. Of `test_seed_windows` every
+    """Of the examples with crashes one in six with the heap, one in thirty with another backend. Of `test_seed_windows` a
     third. Of the graphs two, with a restart. Of the other tests one in sixty. All are chosen by name."""
     if any(long in name for long in LONG_ON_SPARK):
         return False
