@@ -116,7 +116,7 @@ def test_a_function_that_is_too_slow_for_the_interval(feed, tmp_path):
     job.run()
     found = ops.health(checkpoint)
     assert [symptom.name for symptom in found.symptoms] == ["slow_micro_batch"]
-    assert "addBatch" in found.symptoms[0].evidence
+    assert "process " in found.symptoms[0].evidence
 
 
 @pytest.mark.night

@@ -111,7 +111,7 @@ SNAPSHOT = """\
  rows/s            1,155  ▄▅▁▃▃▂▄▁▅▂▄▁▁▆▄▇▅▅▅▅▁▁▇▄▄▂▂▄▆▃▄▇▆▆▅▅▆▅█▇▅▃▃▃▇▅▃▄▅▄▅▆▆
  time             663 ms  ▃▂▂▃▃▃▂▃▂█▂▂▂▂▂▂▃▂▃▃▃▂▂▂▂▃▃▃▂▃▃▂▂▃▂▂▂▂▂▂▃▃▃▂▂▃▂▂▂▃▂▂▂
  state            4.1 MB  ▂▂▂▃▃▃▃▄▄▄▅▅▅▆▆▆▇▇▇▇▇▇███████████▄▅▅▅▅▅▅▅▅▅▅▅▆▆▆▆▆▆▆▆
- phases       addBatch 611 ms  walCommit 20 ms  queryPlanning 20 ms
+ phases       process 611 ms  log offsets 20 ms  plan 20 ms
  step    elements/s  keys    state   trend       update
  totals  1,155       48,962  4.1 MB  ▂▄▆███████  0.9 ms
  hottest      card 7 0.975%  card 8916 <0.1%  card 3110 <0.1%  card 1690 <0.1%

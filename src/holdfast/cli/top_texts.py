@@ -9,6 +9,7 @@ from rich.text import Text
 from holdfast.cli.health_view import STYLES
 from holdfast.cli.output import text
 from holdfast.cli.top_jobs import Seen
+from holdfast.watch.health.phases import phase_text
 from holdfast.watch.health.report import Health, Level
 from holdfast.watch.health.spread import hottest_keys
 from holdfast.watch.health.texts import bytes_text, count_text, cut, ms_text, share_text, text_in
@@ -170,7 +171,9 @@ def _rate(batch: BatchRecord) -> float:
 def _phases(batch: BatchRecord, width: int) -> Text:
     """The longest phases, as many as fit in a line."""
     longest = sorted(batch.phases_ms.items(), key=lambda phase: -phase[1])[:_PHASES]
-    parts = [Text.assemble(text(f"  {cut(name, 24)} "), text(ms_text(ms), "bold")) for name, ms in longest if ms > 0]
+    parts = [
+        Text.assemble(text(f"  {cut(phase_text(name), 24)} "), text(ms_text(ms), "bold")) for name, ms in longest if ms > 0
+    ]
     return _in_a_line("phases", parts, width)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.watch.health.measuring import waits_for_state
+from holdfast.watch.health.phases import phase_text
 from holdfast.watch.health.recent import Recent, median
 from holdfast.watch.health.report import Level, Symptom
 from holdfast.watch.health.texts import cut, ms_text
@@ -15,8 +16,6 @@ __all__ = ["slow_micro_batches", "slow_state_access"]
 
 _CHECKPOINT_FLOOR_MS = 200
 _BATCH_FLOOR_MS = 1_000
-_WAITING = ("triggerExecution", "addBatch")
-"""Phases that are sums of others, or of everything."""
 
 
 def slow_micro_batches(recent: Recent) -> Iterator[Symptom]:
@@ -66,7 +65,7 @@ def _parts(recent: Recent) -> str:
     names = {name for batch in recent.window for name in batch.phases_ms}
     typical = {name: recent.typical(lambda batch, name=name: batch.phases_ms.get(name)) or 0 for name in names}  # type: ignore[misc]
     longest = sorted(typical, key=lambda name: -typical[name])[:2]
-    told = ", ".join(f"{cut(name)} {ms_text(typical[name])}" for name in longest if typical[name] > 0)
+    told = ", ".join(f"{phase_text(name)} {ms_text(typical[name])}" for name in longest if typical[name] > 0)
     return f"Most of it: {told}." if told else ""
 
 
