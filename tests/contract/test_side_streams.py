@@ -182,6 +182,15 @@ def test_another_key_is_refused(run):
         run(Map(lambda event, models: models["bob"], AsDict(models)), stream, windowing=WINDOW)
 
 
+@pytest.mark.parametrize("key", [float("nan"), ("ann", float("nan"))], ids=["bare", "of two"])
+def test_nan_is_a_key_like_any_other(run, key):
+    models = SideStream(WINDOW)
+    stream = TestStream().add_elements(at(59, (key, 7)), to=models).add_elements(at(10, (key, 1)))
+    stream.advance_watermark_to_infinity()
+    out = run(Map(lambda event, models: models[event[0]] + event[1], AsDict(models)), stream, windowing=WINDOW)
+    assert out.values == [8]
+
+
 def test_beside_tables_and_another_stream(run):
     class Both(DoFn):
         def process(self, element, models, names, limits=(), window=DoFn.WindowParam):

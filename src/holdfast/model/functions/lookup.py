@@ -99,13 +99,20 @@ class KeyView(Mapping[Any, Any]):
         return repr(dict(self))
 
     def _held(self, key: object) -> tuple[Any, Any] | None:
-        if key != self._key:
+        if not _is_same(key, self._key):
             raise InputError(
                 f"The side input {self._parameter!r} is a stream, of which a call has what concerns its own key, "
                 f"{self._key!r}; it was asked for {key!r}.",
                 todo="key the elements by what is looked up; or give a table, which every call has as a whole",
             )
         return self._row
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Whether two keys are one. NaN is a key like any other."""
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return one == other or (one != one and other != other)
 
 
 class Lookup(GroupedDoFn):
