@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checkpoint.layout import Offsets
+from holdfast.checkpoint.parts import Offsets
 from holdfast.cli.main import main
 from holdfast.ops.inspect.summary import state_ls
 from holdfast.ops.upkeep.advise import Goals, advise_from

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from holdfast.checkpoint.files.choice import FileInfo, join
 from holdfast.checkpoint.labels import spark_hash
-from holdfast.checkpoint.layout import Checkpoint, Operator, Partition
+from holdfast.checkpoint.layout import Checkpoint
+from holdfast.checkpoint.parts import Operator, Partition
 from holdfast.checkpoint.store.archive import BLOBS
 from holdfast.checkpoint.store.partition import PartitionFiles, Wanted, changed_blobs, read_partition
 from holdfast.checkpoint.store.vanishing import Vanished

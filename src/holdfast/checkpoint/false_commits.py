@@ -8,7 +8,8 @@ trace of what was processed, so nothing can be said about its commits.
 
 from __future__ import annotations
 
-from holdfast.checkpoint.layout import Checkpoint, Operator
+from holdfast.checkpoint.layout import Checkpoint
+from holdfast.checkpoint.parts import Operator
 
 __all__ = ["false_commits", "why_false"]
 

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from holdfast.checkpoint.files.choice import FileInfo, join
-from holdfast.checkpoint.layout import Checkpoint, Operator, Partition
+from holdfast.checkpoint.layout import Checkpoint
+from holdfast.checkpoint.parts import Operator, Partition
 from holdfast.checkpoint.source_logs import SourceLogs
 from holdfast.errors import CorruptState
 

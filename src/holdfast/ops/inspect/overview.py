@@ -10,8 +10,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.files.choice import FileInfo, join
-from holdfast.checkpoint.layout import Checkpoint, Operator, open_checkpoint, spans
+from holdfast.checkpoint.layout import Checkpoint, open_checkpoint, spans
 from holdfast.checkpoint.lock import LockInfo, current_lock
+from holdfast.checkpoint.parts import Operator
 from holdfast.engine.stored.documents import Malformed, parse_json
 from holdfast.errors import CheckpointError
 

@@ -19,8 +19,9 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from holdfast.checkpoint.destination import building, check_apart, check_links
 from holdfast.checkpoint.files.choice import copy_file, files_of, join
-from holdfast.checkpoint.layout import Checkpoint, Operator, find_checkpoint, open_checkpoint
+from holdfast.checkpoint.layout import Checkpoint, find_checkpoint, open_checkpoint
 from holdfast.checkpoint.lock import holding
+from holdfast.checkpoint.parts import Operator
 from holdfast.checkpoint.replacement import finish_replacing
 from holdfast.checkpoint.replacing import replacing_state
 from holdfast.checkpoint.schema_paths import place_schemas

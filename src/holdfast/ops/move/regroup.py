@@ -9,7 +9,8 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.checkpoint.files.choice import join
-from holdfast.checkpoint.layout import Checkpoint, Operator, open_checkpoint
+from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
+from holdfast.checkpoint.parts import Operator
 from holdfast.errors import CheckpointError
 from holdfast.ops.reading.blobs import StepRef, choose_step, our_errors, step_blobs, steps_of
 from holdfast.ops.reading.key_rows import labelled, log_facts, new_groups, packed_frame, unpacked

@@ -8,7 +8,8 @@ the state of the one before. State files carry their version in their names, not
 from __future__ import annotations
 
 from holdfast.checkpoint.files.choice import FileInfo, join
-from holdfast.checkpoint.layout import Checkpoint, Operator, Partition
+from holdfast.checkpoint.layout import Checkpoint
+from holdfast.checkpoint.parts import Operator, Partition
 from holdfast.errors import CheckpointError
 
 __all__ = ["renumber"]

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.files.choice import join
-from holdfast.checkpoint.layout import Checkpoint, Partition, find_checkpoint, open_checkpoint
+from holdfast.checkpoint.layout import Checkpoint, find_checkpoint, open_checkpoint
 from holdfast.checkpoint.lock import holding
+from holdfast.checkpoint.parts import Partition
 from holdfast.checkpoint.pieces import whole_pieces
 from holdfast.checkpoint.replacement import finish_replacing
 from holdfast.checkpoint.replacing import replacing_state

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.checkpoint.blob_reader import BlobReader
 from holdfast.checkpoint.files.choice import join
 from holdfast.checkpoint.labels import labels_of_manifest, slot_of_label, slot_of_manifest, spark_hash
-from holdfast.checkpoint.layout import Checkpoint, Operator
+from holdfast.checkpoint.layout import Checkpoint
+from holdfast.checkpoint.parts import Operator
 from holdfast.engine.log.chain import read_head, whole
 from holdfast.engine.stored.evolution import MANIFEST
 from holdfast.engine.stored.manifest import LOG_BACKENDS, read_manifest

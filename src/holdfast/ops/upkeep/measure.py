@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.files.choice import FileInfo, join
-from holdfast.checkpoint.layout import Checkpoint, Offsets, Operator, Partition, open_checkpoint
+from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
+from holdfast.checkpoint.parts import Offsets, Operator, Partition
 
 if TYPE_CHECKING:
     from holdfast.ops.inspect.summary import StepSummary

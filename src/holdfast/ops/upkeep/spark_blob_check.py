@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.checkpoint.files.choice import join
 from holdfast.checkpoint.files.links import for_state_reader
-from holdfast.checkpoint.layout import Checkpoint, Operator
+from holdfast.checkpoint.layout import Checkpoint
+from holdfast.checkpoint.parts import Operator
 from holdfast.ops.upkeep.blob_check import GroupCheck, check_group
 
 __all__ = ["checked_by_spark"]

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 
 from holdfast.checkpoint.files.choice import join
 from holdfast.checkpoint.labels import labels_of_slot, slot_of_manifest
-from holdfast.checkpoint.layout import Checkpoint, Operator, open_checkpoint
+from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
+from holdfast.checkpoint.parts import Operator
 from holdfast.checkpoint.replacement import MANIFEST_FILE
 from holdfast.checkpoint.replacing import replacing_state
 from holdfast.engine.state.key_group import Layout
