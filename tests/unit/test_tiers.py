@@ -27,6 +27,7 @@ def collected(tier: str, *arguments: str) -> list[str]:
     return sorted(line for line in done.stdout.splitlines() if ".py: " in line)
 
 
+@pytest.mark.night
 @pytest.mark.slow
 def test_every_file_is_in_a_tier():
     found = {line.partition(": ")[0] for line in collected("all")}
