@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -59,7 +60,9 @@ def recorded(pid: int, picture: Path, title: str) -> Iterator[None]:
         recorder.send_signal(signal.SIGINT)
         recorder.wait(_WAIT_SECONDS)
     if picture.exists():
-        picture.write_text(picture.read_text().replace("py-spy record", title, 1))
+        # The title is the command, which says where this machine has its Python; so do the names of the processes.
+        told = re.sub(r">[^<>]*--subprocesses[^<>]*<", f">{title}<", picture.read_text(), count=1)
+        picture.write_text(told.replace(sys.executable, "python"))
         print(f"{title}: {picture}", flush=True)
 
 
