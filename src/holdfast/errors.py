@@ -91,7 +91,7 @@ def _rebuild(cls: type[HoldfastError], parts: dict[str, Any], args: tuple[Any, .
 
 
 class InvalidStep(HoldfastError, ValueError):
-    """A step, a part of one, or a sink that cannot be built. `problems` holds all of them, not just the first."""
+    """A step, a part of one, a job or a sink that cannot be built. `problems` holds all of them, not just the first."""
 
     def __init__(self, step: str, problems: Iterable[str]) -> None:
         self._tell(f"The step {step!r} cannot be built", problems)
@@ -101,6 +101,13 @@ class InvalidStep(HoldfastError, ValueError):
         """For a part of a step, such as `Ttl`, that is refused when it is made."""
         error = cls.__new__(cls)
         error._tell(f"{part}(...) cannot be made", problems)
+        return error
+
+    @classmethod
+    def of_job(cls, job: str, problems: Iterable[str]) -> InvalidStep:
+        """For a job, or what is written by one."""
+        error = cls.__new__(cls)
+        error._tell(f"The job {job!r} cannot be built", problems)
         return error
 
     @classmethod

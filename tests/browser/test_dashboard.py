@@ -106,6 +106,11 @@ class TestViews:
         assert page.evaluate(find, [[1_000, 1_000, 1_000], [0, 0, 0]]) == [0.998, 0.999, 1]
         assert page.evaluate(find, [[], []]) == []
 
+    def test_a_text_that_may_be_another_keys_leads_nowhere(self, visit):
+        find = "async texts => { const parts = await import('/static/js/parts.js'); return texts.map(parts.isNotWhole); }"
+        texts = ["4929-1", "", "a.b", "ü…", "very long...", "a\\nb", "\\u202e"]
+        assert visit().evaluate(find, texts) == [False, False, False, True, True, True, True]
+
     def test_times_say_their_zone(self, visit):
         page = visit("/state", timezone_id="Asia/Tokyo")
         expect(page.get_by_role("columnheader", name="window UTC")).to_be_visible()

@@ -309,6 +309,24 @@ class TestGrouping:
         assert main(out) == {"k": [(["a"], (0.0, 10.0)), (["a", "b"], (5.0, 15.0)), (["b"], (10.0, 20.0))]}
 
 
+class NoSeven(CombineFn):
+    """A sum that cannot be seven."""
+
+    def create_accumulator(self):
+        return 0
+
+    def add_input(self, accumulator, element):
+        return accumulator + element
+
+    def merge_accumulators(self, accumulators):
+        return sum(accumulators)
+
+    def extract_output(self, accumulator):
+        if accumulator == 7:
+            raise ValueError("seven")
+        return accumulator
+
+
 class TestLateness:
     def test_a_late_element_is_dropped_and_counted(self, run):
         stream = TestStream().add_elements(at(("k", 1, 5))).advance_watermark_to(10)
@@ -369,6 +387,19 @@ class TestLateness:
         assert by_key(out, "late") == {"k": [7]}
         assert [letter.value for letter in out.tagged("dead_letter")] == ["bad"]
         assert (out.metrics.late, out.metrics.dead_letters) == (1, 1)
+
+    @pytest.mark.parametrize("lateness", [0, 5])
+    @pytest.mark.parametrize("windowing", [FixedWindows(10), Sessions(5)], ids=repr)
+    def test_a_result_that_fails_is_a_dead_letter_and_its_key_goes_on(self, run, windowing, lateness):
+        stream = TestStream().add_elements(at(("k", 7, 1), ("j", 2, 1))).advance_watermark_to(50)
+        stream.add_elements(at(("k", 1, 60))).advance_watermark_to_infinity()
+        options = {"on_error": "dead_letter", "outputs": ["dead_letter"], "allowed_lateness": lateness}
+        out = run(CombinePerKey(NoSeven()), stream, windowing=windowing, **options)
+        assert by_key(out) == {"j": [2], "k": [1]}
+        [letter] = out.tagged("dead_letter")
+        assert (letter.key, letter.value, letter.method, letter.error) == ("k", None, "extract_output", "ValueError: seven")
+        assert out.metrics.dead_letters == 1
+        assert out.keys() == []
 
     def test_the_watermark_of_the_bundle_decides_and_not_the_elements_before(self, run):
         stream = TestStream().add_elements(at(("k", 1, 100), ("k", 2, 0))).advance_watermark_to_infinity()

@@ -258,6 +258,25 @@ class TestMaxBagSize:
         assert "on_soon adds to the bag 'bag', which is full" in said
 
 
+class TwoLives(hf.DoFn):
+    """What lives for an hour, beside what stays."""
+
+    BRIEF = hf.ValueStateSpec("brief", hf.VarIntCoder(), ttl=hf.Ttl(3600))
+    LONG = hf.ValueStateSpec("long", hf.VarIntCoder())
+
+    def process(self, element, brief=hf.DoFn.StateParam(BRIEF), long=hf.DoFn.StateParam(LONG)):
+        brief.write(1)
+        long.write(1)
+        yield element[0]
+
+
+def test_what_is_swept_is_no_use_of_a_key(run):
+    stream = TestStream().add_elements([("a", 1)]).advance_processing_time(1).add_elements([("b", 1)])
+    stream.advance_processing_time(3599).add_elements([("c", 1)])
+    results = run(TwoLives(), stream, limits=hf.Limits(max_keys=2, policy="evict_lru"))
+    assert results.keys() == ["b", "c"]
+
+
 class TestWindows:
     def windowed(self, *elements):
         return [hf.TimestampedValue((key, 1), time) for key, time in elements]

@@ -125,6 +125,15 @@ class TestWhoseItIs:
         write(place.sink(), 2, 3)
         assert place.rows() == [("old", 0), ("old", 1), ("old", 2)]
 
+    def test_a_job_that_runs_beside_one_that_was_rescaled(self, spark, place):
+        """The restored one goes on with 2, since the change of partitions took 1."""
+        running = place.sink()
+        running.write_batch(frame(spark, ("a", 0)), BatchInfo("q", 0, "p0"))
+        place.sink().write_batch(frame(spark, ("b", 2)), BatchInfo("q", 2, "p2", lambda n: ["p0", "rescaled", "p2"][n]))
+        with pytest.raises(hf.SinkError, match=r"micro-batch 2 of another job|micro-batches up to 2 of this"):
+            running.write_batch(frame(spark, ("a", 1)), BatchInfo("q", 1, "p1", lambda n: ["p0", "p1"][n]))
+        assert place.rows() == [("a", 0), ("b", 2)]
+
     def test_only_the_first_micro_batch_takes_over(self, spark, place):
         late, successor = (place.sink(take_over=True) for _ in range(2))
 

@@ -142,18 +142,34 @@ flink run -p 8 -s s3://my-bucket/savepoints/savepoint-xxx \\
 
 
 def test_the_commands(tmp_path, monkeypatch, capsys):
-    """Changes: the program's name, the job's name for its id, and no `-py`. Both are understood: what is missing is the job,
+    """Changes: the program's name, and the job's name for its id. Both are understood: what is missing is the job,
     and the savepoint. `ops/test_savepoint_by_name.py` and `ops/test_run_from.py` have both."""
     pytest.importorskip("pyspark")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     text = COMMANDS
-    changes = {"flink ": "holdfast ", "<job-id>": "rides", "-py ": "", "s3://my-bucket": str(tmp_path), "\\\n": " "}
+    changes = {"flink ": "holdfast ", "<job-id>": "rides", "s3://my-bucket": str(tmp_path), "\\\n": " "}
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new)
     savepoint, restart = (shlex.split(line)[1:] for line in text.splitlines() if line.startswith("holdfast "))
     assert main(savepoint) == 1
     assert "No job 'rides' is running" in capsys.readouterr().err
-    assert restart == ["run", "-p", "8", "-s", f"{tmp_path}/savepoints/savepoint-xxx", "/opt/src/job/aggregation_job.py"]
+    assert restart == [
+        "run",
+        "-p",
+        "8",
+        "-s",
+        f"{tmp_path}/savepoints/savepoint-xxx",
+        "-py",
+        "/opt/src/job/aggregation_job.py",
+    ]
     assert main(restart) == 1
     assert f"There is nothing at '{tmp_path}/savepoints/savepoint-xxx'" in capsys.readouterr().err
+
+
+def test_what_follows_the_script_is_its_own(tmp_path, capfd):
+    pytest.importorskip("pyspark")
+    script = tmp_path / "job.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\n", encoding="utf-8")
+    assert main(["run", "-py", str(script), "-py", "8"]) == 0
+    assert capfd.readouterr().out == "['-py', '8']\n"

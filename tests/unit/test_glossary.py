@@ -15,7 +15,8 @@ PAGE = ROOT / "docs" / "glossary.md"
 _PLACE = re.compile(r"`([^`]+)`")
 
 OF_THE_TEXTS = """
-accumulator, allowed lateness, bag state, barrier, bundle, cardinality, Chandy-Lamport, checkpoint, checkpoint interval,
+accumulator, allowed lateness, bag state, barrier, bundle, capability matrix, cardinality, Chandy-Lamport, checkpoint,
+checkpoint interval,
 checkpoint timeout, checksum, coder, CombineFn, combiner lifting, compaction, conflict resolution, deduplication, DoFn,
 element, event time, eviction, exactly once, fault tolerance, flatMapGroupsWithState, GroupState, HashMapStateBackend,
 HDFS-backed store, idempotent sink, incremental checkpoint, key, keyed state, late data, LRU, mapGroupsWithState,
@@ -24,7 +25,7 @@ PTransform, rate limit, recovery time, reprocessing, RocksDB, RocksDBStateBacken
 session window, shuffle, side input, side output, sink, sliding window, source, state backend, state cell, state explosion,
 state schema, state store, StateSpec, StateStoreProvider, stream-stream join, task slot, time travel, timeout,
 tolerable failures, transactional commit, trigger, TTL, tumbling window, update type, upsert, value state, versioning,
-visibility, WAL, watermark, window, worker
+visibility, WAL, watermark, window, worker, DAG, GroupByKey, hot-key fan-out, JobManager, state descriptor
 """
 """What the texts call things, whose code is in `tests/texts/`."""
 

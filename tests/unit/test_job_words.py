@@ -140,6 +140,13 @@ def test_a_job_in_flinks_words():
     assert (job._trigger, job._tolerated_failures, job._backend) == (Every(hf.Duration(60)), 3, "disk")
 
 
+def test_a_job_that_cannot_be_built_is_called_a_job(tmp_path):
+    with pytest.raises(InvalidStep) as refused:
+        hf.Job("rides", checkpoint=str(tmp_path), min_pause=30_000, tolerable_failures=-1)
+    assert str(refused.value).startswith("The job 'rides' cannot be built: 2 problems.")
+    assert "tolerable_failures, is -1" in str(refused.value)
+
+
 @pytest.mark.parametrize("given", [None, "", " ", 7])
 def test_a_checkpoint_is_a_path(given):
     """Text of None would be one, of a directory that nobody would look for."""

@@ -104,7 +104,8 @@ class Group:
             self.runner.limiter.begin()
         self.runner.run(state, given, Clocks(watermark, watermark, 0), 0)
         if self.runner.limiter is not None:
-            self.runner.limiter.account(state, given.slots)
+            self.runner.limiter.note_uses(state, given.slots)
+            self.runner.limiter.account(state)
             self.backend.limit(self.runner.limiter)
         self.backend.commit(self.store)
 

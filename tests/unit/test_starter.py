@@ -100,7 +100,7 @@ def test_what_a_recipe_begins_with_comes_out_as_it_says(beginning, tmp_path, mon
         sys.modules.pop(name, None)
     assert len(beginning.keys) == beginning.wanted.count("\n") + 1
     rows = [json.loads(line) for line in (made / "sample" / "rows.jsonl").read_text().splitlines()]
-    assert len(rows) == len(beginning.elements)
+    assert len(rows) == len(beginning.elements) + 1
 
 
 def test_a_template_that_is_not_there_is_told_with_those_that_are(tmp_path, capsys):

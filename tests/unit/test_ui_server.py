@@ -655,6 +655,12 @@ class TestCommand:
         assert TOKEN not in rest + said
 
 
+@pytest.mark.parametrize("host", ["a" * 64 + ".example", "\udcff", "a..b"])
+def test_what_cannot_be_a_host(checkpoint, capsys, host):
+    assert main(["ui", str(checkpoint), "--host", host, "--no-open"]) == 1
+    assert "The dashboard cannot be served on" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("token", [None, TOKEN])
 def test_a_browser_is_opened_without_a_token_alone(checkpoint, monkeypatch, token):
     """All users of a machine see the command lines of its processes, and so the address that a browser is given."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from holdfast import ops
 from holdfast.cli.app import app
@@ -16,6 +17,7 @@ from holdfast.model.extras import require_spark
 
 __all__ = ["run", "stop"]
 
+_WITH_VALUE = ("-s", "--savepoint", "-p", "--partitions")
 
 Savepoint = Annotated[
     str | None,
@@ -28,8 +30,25 @@ Partitions = Annotated[
 ]
 
 
+class RunCommand(TyperCommand):
+    """Lets Flink's `-py` stand before the script."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _without_py(args))
+
+
+def _without_py(arguments: list[str]) -> list[str]:
+    """The arguments without a `-py` that stands before the script. What follows the script is the script's own."""
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        if arguments[at] == "-py":
+            return [*arguments[:at], *arguments[at + 1 :]]
+        at += 2 if arguments[at] in _WITH_VALUE else 1
+    return arguments
+
+
 # Everything after the script belongs to it, even what looks like one of our options.
-@app.command("run", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@app.command("run", cls=RunCommand, context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 def run(
     script: Annotated[str, typer.Argument(metavar="JOB.py", help="The script that builds and runs the job.")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments for the script.")] = None,

@@ -33,6 +33,8 @@ class Beginning:
     results: str
     """The schema of what comes out; of a combiner, without the key."""
     windows: str = ""
+    window_seconds: int = 0
+    """How long a window is, if there are any."""
     functions: str = ""
     """Code that the arguments name."""
 
@@ -126,6 +128,7 @@ BEGINNINGS = (
         ("ann", "ann", "ann"),
         "user string, call string",
         'hf.FixedWindows("1 minute")',
+        60,
     ),
     Beginning(
         "SlidingLimit",
@@ -229,6 +232,7 @@ BEGINNINGS = (
         ("ACME", "ACME"),
         "vwap double",
         'hf.FixedWindows("1 minute")',
+        60,
     ),
     Beginning(
         "MovingPrices",
@@ -264,8 +268,9 @@ BEGINNINGS = (
         ((132, {"total_amount": 52.0}, 300), (48, {"total_amount": 9.5}, 600), (132, {"total_amount": 60.0}, 3500)),
         "(48, (1, 9.5, 9.5, 9.5)),\n(132, (2, 112.0, 56.0, 60.0)),",
         (48, 132),
-        "totals struct<rides: long, revenue: double, mean: double, largest: double>",
+        "totals struct<num_trips: long, revenue: double, mean_total: double, largest_total: double>",
         'hf.FixedWindows("1 hour")',
+        3600,
     ),
     Beginning(
         "TopItems",
@@ -279,6 +284,7 @@ BEGINNINGS = (
         ("shop-1",),
         "top array<struct<item: string, total: long>>",
         'hf.FixedWindows("1 hour")',
+        3600,
     ),
     Beginning(
         "TemporalJoin",
@@ -305,7 +311,14 @@ BEGINNINGS = (
         'is_add, is_pay, within="10 minutes", unless=is_remove',
         "user string",
         "what string",
-        (("ann", "add", 0), ("ann", "pay", 60), ("ann", "add", 100), ("ann", "remove", 120), ("ann", "pay", 130)),
+        (
+            ("ann", "add", 0),
+            ("ann", "pay", 60),
+            ("ann", "add", 100),
+            ("ann", "remove", 120),
+            ("ann", "pay", 130),
+            ("bob", "add", 140),
+        ),
         '("ann", 0, "add", 60, "pay"),',
         ("ann",),
         "user string, began timestamp, first string, ended timestamp, last string",

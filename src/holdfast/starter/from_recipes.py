@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["RecipeTemplate", "kebab", "recipe_templates"]
 
 _BEGIN = datetime(2026, 1, 5, 8, tzinfo=timezone.utc)
+_DELAY_SECONDS = 60
+"""What the job says of its watermark."""
 _ORDER_TEST = """
 
 
@@ -110,6 +112,7 @@ class RecipeTemplate(Template):
             "key": one.key.split()[0],
             "value": self._value(),
             "step": self._step(is_combiner=is_combiner, is_sorted=is_sorted),
+            "later": json.dumps(self._later_key),
             "keys": json.dumps(sorted(one.keys)),
         }
 
@@ -125,11 +128,23 @@ class RecipeTemplate(Template):
         options = ", requires_time_sorted_input=True" if is_sorted else ""
         return f'{keyed}.par_do({one.cls}(), output=RESULTS, name="{self.name}"{options})'
 
+    def _later(self) -> tuple[Any, Any, int]:
+        """One more row of the sample, for the watermark: as late as all others need to come out, and not so late that their
+        state is gone. There is something to see then."""
+        elements, size = self.beginning.elements, self.beginning.window_seconds
+        last = max(second for _, _, second in elements)
+        end = (last // size + 1) * size if size else last
+        return self._later_key, elements[0][1], end + _DELAY_SECONDS
+
+    @property
+    def _later_key(self) -> Any:
+        return "later" if self.beginning.key.endswith(" string") else 0
+
     def _sample(self) -> str:
         one = self.beginning
         columns = [column.split()[0] for column in one.values.split(", ")]
         lines = []
-        for key, value, second in one.elements:
+        for key, value, second in (*one.elements, self._later()):
             fields = value if isinstance(value, dict) else {columns[0]: value}
             at = (_BEGIN + timedelta(seconds=second)).isoformat().replace("+00:00", "Z")
             lines.append(json.dumps({one.key.split()[0]: key, **fields, "at": at}))

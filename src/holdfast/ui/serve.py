@@ -123,8 +123,9 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server((str(address[0]), port), family=family, backlog=128)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        # UnicodeError: what cannot be the name of a machine.
         raise HoldfastError(
-            f"The dashboard cannot be served on {host!r}, port {port}: {error.strerror or error}.",
-            todo="choose another port with --port, or --port 0 for a free one",
+            f"The dashboard cannot be served on {host!r:.100}, port {port}: {getattr(error, 'strerror', None) or error}.",
+            todo="choose another port with --port, or --port 0 for a free one; or another --host",
         ) from None

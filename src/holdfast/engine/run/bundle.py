@@ -40,11 +40,13 @@ def run_bundle(
         taken = intake if positions is None else intake.take(positions)
         runner.run(state, taken, clocks, batch)
         collect()
+        if limiter is not None:
+            limiter.note_uses(state, taken.slots)
         if sweep:
             runner.sweep(state, clocks, sweep)
         metrics.add(runner.metrics)
         if limiter is not None:
-            limiter.account(state, taken.slots)
+            limiter.account(state)
     if limiter is not None:
         try:
             backend.limit(limiter)

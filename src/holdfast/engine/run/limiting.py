@@ -58,6 +58,8 @@ class Limiter:
         self._bags = [position for position, cell in enumerate(step.cells) if cell.kind == "bag"]
         self._start: _Start | None = None
         self._admitted = 0
+        self._used: dict[Slot, None] = {}
+        """The keys that the present part has used."""
 
     def begin(self) -> None:
         self.metrics = StepMetrics()
@@ -106,10 +108,18 @@ class Limiter:
 
     # The end of a bundle.
 
-    def account(self, state: KeyGroupState, used: Iterable[Slot]) -> None:
-        """Called after a part has run: accounts for its changes, and records keys that may have become too large."""
+    def note_uses(self, state: KeyGroupState, slots: Iterable[Slot]) -> None:
+        """Called when a part has run, with the keys of its elements. What is swept after that is no use of a key."""
+        self._used = dict.fromkeys(slots)
+        if state.layout.keeps_last_use:
+            for window in state.active_windows():
+                for table in window.tables:
+                    self._used.update(dict.fromkeys(table.changes))
+
+    def account(self, state: KeyGroupState) -> None:
+        """Called then: accounts for the changes of the part, and records keys that may have become too large."""
         ledger = ledger_of(state)
-        ledger.account(state, used)
+        ledger.account(state, self._used)
         if self.limits.diverts:
             return
         most = self.limits.max_bytes_per_key

@@ -115,6 +115,7 @@ class StepRunner:
         self._is_grouped = isinstance(step.fn, GroupedDoFn)
         if isinstance(step.fn, TriggeredGrouping):
             step.fn.on_late = self._late_in_call
+            step.fn.result_or_letter = self._result_or_letter if step.dead_letters else None
         self._looks_up = isinstance(step.fn, Lookup)
         if isinstance(step.fn, Lookup):
             assert step.calls is not None
@@ -402,6 +403,22 @@ class StepRunner:
     def _late_in_call(self, element: tuple[Any, Any] | None, time: int, window: Any, count: int) -> None:
         self._late.append((element, time, window, count))
 
+    def _result_or_letter(self, make: Callable[[], Any], key: Any, time: int) -> Any:
+        """What a call makes, or a dead letter if that fails; as part of the call's outputs."""
+        try:
+            made = make()
+            if self._check is not None:
+                self._check(made)
+        except Exception as error:
+            assert self.undo is not None
+            self._count_letters(1)
+            self.undo.add(self._count_letters, -1)
+            return TaggedOutput(DEAD_LETTER_TAG, _letter_of(key, None, time, "extract_output", error))
+        return made
+
+    def _count_letters(self, by: int) -> None:
+        self.metrics.dead_letters += by
+
     def over_limit(self, element: tuple[Any, Any], time: int, window: Any) -> None:
         """Counts an element that is over the limit, and sends it to the output `over_limit`."""
         self.metrics.over_limit += 1
@@ -429,15 +446,8 @@ class StepRunner:
         self._letter(key_of(self.focus.key), value, time, method, error, self.window.window)
 
     def _letter(self, key: Any, value: Any, time: int, method: str, error: Exception, window: Any) -> None:
-        self.metrics.dead_letters += 1
-        letter = DeadLetter(
-            key=key,
-            value=value,
-            timestamp=Timestamp(micros=time),
-            method=method,
-            error=f"{type(error).__name__}: {error}",
-            traceback=user_traceback(error),
-        )
+        self._count_letters(1)
+        letter = _letter_of(key, value, time, method, error)
         self.collector.collect([TaggedOutput(DEAD_LETTER_TAG, letter)], time, window, method)
 
     def calling(self) -> None:
@@ -458,3 +468,14 @@ class StepRunner:
             function()
         except Exception as error:
             raise user_error(error, method=method, step=self.step.name) from error
+
+
+def _letter_of(key: Any, value: Any, time: int, method: str, error: Exception) -> DeadLetter:
+    return DeadLetter(
+        key=key,
+        value=value,
+        timestamp=Timestamp(micros=time),
+        method=method,
+        error=f"{type(error).__name__}: {error}",
+        traceback=user_traceback(error),
+    )

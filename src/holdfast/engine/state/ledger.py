@@ -10,9 +10,9 @@ Invariants
 
 from __future__ import annotations
 
-import bisect
 import heapq
 import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 
 from holdfast.engine.state.ages import AgeIndex
@@ -23,7 +23,7 @@ from holdfast.engine.tables import Slot
 __all__ = ["Ledger", "ledger_of"]
 
 _INDEX_SLACK = 1_000
-_GONE_MAX = 100
+_ENDS_SLACK = 100
 _NUMBER_BYTES = sys.getsizeof(1_000)
 
 
@@ -37,11 +37,11 @@ class Ledger:
         self.sizes: dict[Slot, int] = {}
         """For the loaded keys, in all windows together."""
         self._held: dict[bytes, dict[Slot, int]] = {}
-        self._by_expiry: list[tuple[int, bytes]] = []
-        """All windows of `_held` by the time they expire, and some that are gone."""
         self._windows: dict[Slot, int] = {}
         self._gone: dict[bytes, None] = {}
         """Windows that were discarded and are not accounted for yet."""
+        self._ends: list[tuple[int, bytes]] = []
+        """The windows in order of their ends; some may be gone."""
         self._index: AgeIndex | None = None
         self._moved: dict[Slot, None] = {}
         """Keys that may need another entry in the index: new ones, and those that have lost a window."""
@@ -58,16 +58,16 @@ class Ledger:
     def look_at(self, state: KeyGroupState) -> None:
         """Measures the keys of a state; the ledger's counts already include them."""
         self._held = dict(sizes_of(state))
-        self._sort_windows(state)
         self.sizes, self._windows, self._index = {}, {}, None
         self._gone, self._moved = {}, {}
+        self._ends = sorted((state.windows[data].expiry, data) for data in self._held)
         for sizes in self._held.values():
             for slot, size in sizes.items():
                 self.sizes[slot] = self.sizes.get(slot, 0) + size
                 self._windows[slot] = self._windows.get(slot, 0) + 1
 
     def account(self, state: KeyGroupState, used: Iterable[Slot] = ()) -> None:
-        """Accounts for what a bundle has changed. `used`: the keys of its elements."""
+        """Accounts for what a bundle has changed. `used`: the keys that it has used."""
         self._forget_windows()
         changes: dict[bytes, dict[Slot, None]] = {}
         for window in state.active_windows():
@@ -114,10 +114,10 @@ class Ledger:
 
     def measure(self, state: KeyGroupState, data: bytes, slots: Iterable[Slot]) -> None:
         """Measures keys again in one window."""
-        held = self._held.get(data)
-        if held is None:
-            held = self._held[data] = {}
-            bisect.insort(self._by_expiry, (state.windows[data].expiry, data))
+        if data not in self._held:
+            self._held[data] = {}
+            self._enter_end(state.windows[data].expiry, data)
+        held = self._held[data]
         slots = slots if isinstance(slots, dict) else list(slots)
         sizes = sizes_of_window(state.windows[data], slots)
         for slot in slots:
@@ -130,6 +130,13 @@ class Ledger:
             elif before is not None:
                 del held[slot]
                 self._note(slot, -before, -1)
+
+    def _enter_end(self, expiry: int, data: bytes) -> None:
+        position = bisect_left(self._ends, (expiry, data))
+        if self._ends[position : position + 1] != [(expiry, data)]:
+            self._ends.insert(position, (expiry, data))
+        if len(self._ends) > 2 * len(self._held) + _ENDS_SLACK:
+            self._ends = [end for end in self._ends if end[1] in self._held]
 
     def forget(self, slot: Slot) -> None:
         """Removes a key that is gone from all windows."""
@@ -202,12 +209,13 @@ class Ledger:
     def _stamp_last_use(self, state: KeyGroupState, changes: Mapping[bytes, Iterable[Slot]], used: Iterable[Slot]) -> None:
         """Records when keys were last used. A key that has left the window where that was recorded takes it along."""
         uses: dict[Slot, int] = {}
+        touched: dict[Slot, list[bytes]] = {}
         for data, changed in changes.items():
             held, ages = self._held[data], state.windows[data].ages
             for slot in changed:
                 known = ages.values.get(slot)
                 if slot in held:
-                    uses[slot] = state.bundle
+                    touched.setdefault(slot, []).append(data)
                     if known is None:
                         ages.put(slot, state.bundle)
                 elif known is not None:
@@ -215,20 +223,17 @@ class Ledger:
                     if slot in self.sizes:
                         uses[slot] = max(known, uses.get(slot, known))
         uses.update(dict.fromkeys((slot for slot in used if slot in self.sizes), state.bundle))
-        if len(self._by_expiry) > 2 * len(self._held) + _GONE_MAX:
-            self._sort_windows(state)
-        for _, data in reversed(self._by_expiry):
-            if not uses:
-                break
-            held = self._held.get(data, {})
-            for slot in [slot for slot in uses if slot in held]:
-                window, age = state.windows[data], uses.pop(slot)
-                if window.ages.values.get(slot, -1) < age:
-                    window.activate()
-                    window.ages.put(slot, age)
+        for slot, age in uses.items():
+            window = state.windows[self._last_window(state, slot, touched.get(slot, []))]
+            if window.ages.values.get(slot, -1) < age:
+                window.activate()
+                window.ages.put(slot, age)
 
-    def _sort_windows(self, state: KeyGroupState) -> None:
-        self._by_expiry = sorted((state.windows[data].expiry, data) for data in self._held)
+    def _last_window(self, state: KeyGroupState, slot: Slot, touched: list[bytes]) -> bytes:
+        """The window of a key that ends last. `touched`: those that the bundle has touched, nearly always all."""
+        if len(touched) == self._windows[slot]:
+            return touched[0] if len(touched) == 1 else max(touched, key=lambda data: (state.windows[data].expiry, data))
+        return next(data for _, data in reversed(self._ends) if slot in self._held.get(data, ()))
 
 
 def ledger_of(state: KeyGroupState) -> Ledger:

@@ -10,6 +10,9 @@ the order of elements within a bundle does not matter, nor whether some were com
 
 An element is late when its window, after merging, has ended and the allowed lateness has passed. That is found before
 anything is added, and stays so if the call fails: what is late is no part of what failed.
+
+A result that a clock makes due, and that cannot be given, becomes a dead letter, if these are wanted, and counts as given.
+Were its window left as it is, it would fail the key's every later call.
 """
 
 from __future__ import annotations
@@ -67,9 +70,11 @@ class _Arrival:
 
 
 class TriggeredGrouping(GroupedDoFn):
-    """Runs one `Grouping`. Its runner sets `on_late`: (element or None, time, window, count)."""
+    """Runs one `Grouping`. Its runner sets `on_late`: (element or None, time, window, count); and, if dead letters are
+    wanted, `result_or_letter`: (makes the output, key, time), which gives the output or a dead letter."""
 
     on_late: Callable[[Any, int, Any, int], None]
+    result_or_letter: Callable[[Callable[[], Any], Any, int], Any] | None = None
 
     def __init__(self, grouping: Grouping) -> None:
         self.grouping = grouping
@@ -94,13 +99,13 @@ class TriggeredGrouping(GroupedDoFn):
         return windows.outputs
 
     def on_event(self, key: Any, at: Timestamp, tag: str, *handles: Any) -> list[Any]:
-        windows = _Windows(self, key, handles, _clocks().now)
+        windows = _Windows(self, key, handles, _clocks().now, at)
         windows.look(bytes.fromhex(tag), at.micros, in_time=True)
         return windows.outputs
 
     def on_clock(self, key: Any, at: Timestamp, tag: str, *handles: Any) -> list[Any]:
         clocks = _clocks()
-        windows = _Windows(self, key, handles, clocks.now)
+        windows = _Windows(self, key, handles, clocks.now, at)
         windows.look(bytes.fromhex(tag), clocks.watermark, in_time=True)
         return windows.outputs
 
@@ -114,8 +119,12 @@ def _clocks() -> Any:
 class _Windows:
     """The windows of one key during one call."""
 
-    def __init__(self, fn: TriggeredGrouping, key: Any, handles: Sequence[Any], now: int) -> None:
+    def __init__(
+        self, fn: TriggeredGrouping, key: Any, handles: Sequence[Any], now: int, at: Timestamp | None = None
+    ) -> None:
+        """`at`: the time of the timer whose call it is."""
         grouping = fn.grouping
+        self._timer_at = at
         self._fn = fn
         self._grouping = grouping
         self._key = key
@@ -291,8 +300,17 @@ class _Windows:
         else:
             timing = PaneInfoTiming.ON_TIME if in_time and pane.on_time == 0 else PaneInfoTiming.LATE
         info = PaneInfo(pane.given == 0, is_last, timing, pane.given, pane.on_time)
-        results = tuple(self._result(column, cell, data, pane) for column, cell in self._columns)
-        self.outputs.append(WindowedValue((self._key, results), window.max_timestamp(), (window,), info))
+
+        def made() -> WindowedValue:
+            results = tuple(self._result(column, cell, data, pane) for column, cell in self._columns)
+            return WindowedValue((self._key, results), window.max_timestamp(), (window,), info)
+
+        result_or_letter = self._fn.result_or_letter
+        if in_time and result_or_letter is not None:
+            due = window.end if self._timer_at is None else self._timer_at
+            self.outputs.append(result_or_letter(made, self._key, due.micros))
+        else:
+            self.outputs.append(made())
         not_early = timing is not PaneInfoTiming.EARLY
         pane = pane._replace(given=pane.given + 1, on_time=pane.on_time + not_early, pending=0)
         if not self._grouping.is_accumulating:

@@ -20,6 +20,9 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from holdfast.checkpoint.files.choice import normalised
+from holdfast.checkpoint.files.links import for_state_reader
+from holdfast.checkpoint.layout import open_checkpoint
+from holdfast.checkpoint.schema_paths import place_schemas
 from holdfast.errors import CheckpointError, HoldfastError
 from holdfast.spark.session.versions import is_known_version
 
@@ -35,12 +38,15 @@ def repartition(spark: SparkSession, checkpoint: str, partitions: int) -> None:
     """
     manager = _manager(spark)
     try:
-        manager.repartition(normalised(checkpoint), partitions, True)
+        manager.repartition(for_state_reader(checkpoint), partitions, True)
     except Exception as error:
         raise CheckpointError(
             f"The state of {checkpoint!r} could not be written into {partitions} partitions: {_reason(error)}",
             todo="fix the cause and try again",
         ) from error
+    if for_state_reader(checkpoint) != normalised(checkpoint):
+        # What it has written names the schemas by the link.
+        place_schemas(open_checkpoint(spark, checkpoint), checkpoint)
 
 
 def no_task_runs(spark: SparkSession, seconds: float) -> bool:

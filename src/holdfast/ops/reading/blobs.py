@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from holdfast.checkpoint.files.choice import normalised
+from holdfast.checkpoint.files.links import for_state_reader
 from holdfast.checkpoint.labels import labels_of_slot
 from holdfast.checkpoint.layout import Checkpoint
 from holdfast.engine.stored.evolution import MANIFEST
@@ -75,7 +75,7 @@ def step_changes(spark: SparkSession, checkpoint: Checkpoint, step: StepRef, fir
     reader = blobs_reader(spark, step.operator).option("readChangeFeed", "true")
     reader = reader.option("changeStartBatchId", first).option("changeEndBatchId", last)
     with our_errors(checkpoint.path):
-        changes = reader.load(normalised(checkpoint.path))
+        changes = reader.load(for_state_reader(checkpoint.path))
     flat = flat_blobs(changes, F.col("batch_id").alias("batch"), F.col("change_type").alias("change"))
     return _of_step(flat, step)
 

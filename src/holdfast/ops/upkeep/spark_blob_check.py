@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.checkpoint.files.choice import join, normalised
+from holdfast.checkpoint.files.choice import join
+from holdfast.checkpoint.files.links import for_state_reader
 from holdfast.checkpoint.layout import Checkpoint, Operator
 from holdfast.ops.upkeep.blob_check import GroupCheck, check_group
 
@@ -33,7 +34,7 @@ def checked_by_spark(
     reader = spark.read.format("statestore").option("operatorId", operator.number).option("batchId", batch)
     flat = None
     try:
-        state = reader.option("stateVarName", "blobs").load(normalised(checkpoint.path))
+        state = reader.option("stateVarName", "blobs").load(for_state_reader(checkpoint.path))
         flat = state.selectExpr("partition_id", "key.label", "user_map_key.name", "user_map_value.blob")
         return [GroupCheck(*row) for row in flat.mapInArrow(_checked, _RESULT).collect()], []
     except Exception as error:

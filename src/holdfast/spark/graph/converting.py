@@ -100,7 +100,7 @@ def _convert_operator(
 
 @contextlib.contextmanager
 def our_errors(spark: SparkSession, checkpoint: str) -> Iterator[None]:
-    """Turns what goes wrong while Spark rewrites state into a sentence."""
+    """Turns what goes wrong while Spark reads or rewrites state into a sentence."""
     try:
         with rebuilding(spark):
             yield
@@ -111,7 +111,7 @@ def our_errors(spark: SparkSession, checkpoint: str) -> Iterator[None]:
         if ours is not None:
             raise ours.within(checkpoint=checkpoint) from error
         raise JobFailed(
-            f"The stored state could not be rewritten: {first_cause(str(error))}",
+            f"The stored state could not be read or rewritten: {first_cause(str(error))}",
             detail="Nothing was changed.",
             todo="fix the cause and start the job again",
             context={"checkpoint": checkpoint},

@@ -41,9 +41,10 @@ def stored_steps(spark: SparkSession, checkpoint: str) -> dict[str, dict[str, An
     found: dict[str, dict[str, Any]] = {}
     for operator in place.operators():
         if operator.is_a_step:
-            blobs = stored_blobs(spark, place.path, operator.number, batch).where(F.col("name") == MANIFEST)
-            for row in blobs.select("blob").distinct().collect():
-                known = read_manifest(bytes(row.blob))
+            with our_errors(spark, checkpoint):
+                blobs = stored_blobs(spark, place.path, operator.number, batch).where(F.col("name") == MANIFEST)
+                manifests = [bytes(row.blob) for row in blobs.select("blob").distinct().collect()]
+            for known in map(read_manifest, manifests):
                 found[str(known["name"])] = {**known, "operator": operator.number, "slot": slot_of_manifest(known)}
     return found
 

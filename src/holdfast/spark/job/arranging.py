@@ -99,7 +99,7 @@ def _check_changes(job: str, names: set[str], recorded: Mapping[str, Any] | None
             known = ", ".join(map(repr, sorted(recorded))) or "none"
             problems.append(f"rename_steps names {old!r}, but the checkpoint has no such step; it has {known}.")
     if problems:
-        raise InvalidStep(job, problems)
+        raise InvalidStep.of_job(job, problems)
 
 
 def _in_line(outline: Outline, manifest: JobManifest, changes: GraphChanges) -> Root:

@@ -21,7 +21,7 @@ def option_problems(
         # None is what a variable of the environment is that nobody has set.
         yield f"checkpoint is {checkpoint!r}; give the path of a directory."
     if type(tolerated_failures) is not int or tolerated_failures < 0:
-        yield f"tolerated_failures is {tolerated_failures!r}; it must be a whole number from 0 on."
+        yield f"tolerated_failures, or tolerable_failures, is {tolerated_failures!r}; it must be a whole number from 0 on."
     if retained_batches is not None and (type(retained_batches) is not int or retained_batches < 1):
         yield f"retained_batches is {retained_batches!r}; it must be a whole number from 1 on."
     if budget is not None and (type(budget) is not int or budget < 0):

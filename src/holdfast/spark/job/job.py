@@ -144,7 +144,7 @@ class Job:
             *watch_problems(history, ui, outlets, on_health, thresholds),
         ]
         if problems:
-            raise InvalidStep(str(name), problems)
+            raise InvalidStep.of_job(str(name), problems)
         self._changes = GraphChanges(frozenset(drop_steps), dict(rename_steps or {}))
         audience = Audience(history, ui, progress, tuple(outlets), on_health, thresholds)
         every, paused = interval_ms(self._trigger), self._pause.millis
@@ -175,7 +175,7 @@ class Job:
         sink, refused = in_mode(sink, df.schema if isinstance(df, DataFrame) else None, mode, key)
         problems += refused
         if problems:
-            raise InvalidStep(self.name, problems)
+            raise InvalidStep.of_job(self.name, problems)
         self._writes.append((df, sink))
         return self
 
@@ -325,7 +325,7 @@ class Job:
 
     def _check_writes(self) -> None:
         if not self._writes:
-            raise InvalidStep(self.name, ["Nothing is written: bind an output to a sink with job.write(df, sink)."])
+            raise InvalidStep.of_job(self.name, ["Nothing is written: bind an output to a sink with job.write(df, sink)."])
 
     def _check_can_start(self) -> None:
         self._check_writes()
@@ -364,7 +364,7 @@ class Job:
         plans = [step.plan for step in outline.steps]
         problems = required_problems(spark) if plans else []
         if problems:
-            raise InvalidStep(self.name, problems)
+            raise InvalidStep.of_job(self.name, problems)
         self._working.check(spark)
         with writing(checkpoint):
             root, notes = arranged(outline, self.name, checkpoint, self._changes)

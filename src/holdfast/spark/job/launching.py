@@ -100,7 +100,7 @@ def open_sinks(spark: SparkSession, checkpoint: str, job: str, writes: Sequence[
     places = [sink.place for _, sink in writes if sink.place is not None]
     if len(set(places)) < len(places):
         # Now that they are open, sinks know it: one server has many names.
-        raise InvalidStep(job, ["Two outputs are written to the same place: give each a place of its own."])
+        raise InvalidStep.of_job(job, ["Two outputs are written to the same place: give each a place of its own."])
 
 
 @contextlib.contextmanager

@@ -103,7 +103,7 @@ class Outline:
     def check_line(self) -> None:
         """Raises InvalidStep if something after the steps cannot be done with each micro-batch by itself."""
         if self.line_problems:
-            raise InvalidStep(self._job, self.line_problems)
+            raise InvalidStep.of_job(self._job, self.line_problems)
 
     def _root(self, frame: DataFrame, rows_of: Callable[[OutputOf | Bypass], Column]) -> Root:
         parts = [_part(graft, rows_of) for graft in self._grafts]
@@ -124,7 +124,7 @@ def _named_steps(job: str, frames: list[DataFrame]) -> list[BuiltStep]:
     names = [step.plan.name for step in steps]
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
-        raise InvalidStep(
+        raise InvalidStep.of_job(
             job, [f"Two steps have the name {name!r}; give one of them another: name='...'." for name in doubled]
         )
     return steps

@@ -53,7 +53,7 @@ def read_trigger(given: TriggerLike) -> JobTrigger:
     if given is None:
         return Every(0)
     if isinstance(given, Batches) and (type(given.count) is not int or given.count < 1):
-        raise InvalidStep("job", [f"The trigger {given!r} has no micro-batches; give a count of at least 1."])
+        raise InvalidStep.of("trigger", [f"The trigger {given!r} has no micro-batches; give a count of at least 1."])
     if isinstance(given, JobTrigger):
         return given
     if isinstance(given, str) and given.replace("_", " ").lower() in (
@@ -65,6 +65,6 @@ def read_trigger(given: TriggerLike) -> JobTrigger:
     try:
         return Every(_positive(Duration.of(given)))
     except Exception:
-        raise InvalidStep(
-            "job", [f"{given!r} is not a valid trigger; use '10 seconds', 'available now' or hf.Batches(3)."]
+        raise InvalidStep.of(
+            "trigger", [f"{given!r} is not a valid trigger; use '10 seconds', 'available now' or hf.Batches(3)."]
         ) from None

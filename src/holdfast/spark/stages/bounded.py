@@ -43,7 +43,8 @@ def _run(plan: StepPlan, table: pa.Table) -> list[tuple[str, bytes]]:
         limiter.begin()
     loaded.runner.run(state, intake, clocks, batch=0)
     if limiter is not None:
-        limiter.account(state, intake.slots)
+        limiter.note_uses(state, intake.slots)
+        limiter.account(state)
         limiter.trim(state)
         limiter.evict(state)
     return loaded.payloads()

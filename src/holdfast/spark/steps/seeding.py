@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from holdfast.checkpoint.files.choice import Files, join, normalised
+from holdfast.checkpoint.files.links import for_state_reader
 from holdfast.checkpoint.files.paths import for_reader
 from holdfast.checkpoint.layout import Checkpoint, metadata_bytes
 from holdfast.checkpoint.query_files import METADATA_VERSION
@@ -57,7 +58,7 @@ def blob_table(label: int, blobs: Iterable[tuple[str, bytes]]) -> pa.Table:
 def stored_blobs(spark: SparkSession, checkpoint: str, operator: int, batch: int) -> DataFrame:
     """All blobs of an operator after a micro-batch, as rows of `BLOBS_SCHEMA`."""
     reader = blobs_reader(spark, operator).option("batchId", batch)
-    return flat_blobs(reader.load(normalised(checkpoint)))
+    return flat_blobs(reader.load(for_state_reader(checkpoint)))
 
 
 def blobs_reader(spark: SparkSession, operator: int) -> DataFrameReader:

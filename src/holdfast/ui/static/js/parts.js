@@ -22,8 +22,9 @@ export function KeyLink({ job, query, text, cut }) {
   return cut ? html`<span class="mono">${shown}</span>` : html`<a class="mono" href=${link(["job", job, "key"], query)}>${shown}</a>`;
 }
 
-// Texts in a history were cut when they were recorded.
-export const wasCut = (text) => text.endsWith("…");
+// Of a key in a history or a symptom, the text was cut if it was long, and what cannot be seen was escaped: such a text may
+// be that of another key.
+export const isNotWhole = (text) => /(?:…|\.\.\.)$|\\/.test(text);
 
 // One of a few, as radio buttons side by side.
 export const Segments = ({ label, name, value, options, onChange }) => html`

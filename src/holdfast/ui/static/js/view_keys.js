@@ -2,7 +2,7 @@
 import { html, useState } from "./core.js";
 import { address, useAnswer } from "./api.js";
 import * as format from "./format.js";
-import { BatchSlider, Empty, KeyLink, Loading, Segments, Select, Trouble, wasCut } from "./parts.js";
+import { BatchSlider, Empty, KeyLink, Loading, Segments, Select, Trouble, isNotWhole } from "./parts.js";
 import { go, link } from "./route.js";
 
 const MEASURES = [["elements", "Elements"], ["keys", "Keys"], ["bytes", "Bytes"]];
@@ -71,6 +71,6 @@ function Ranked({ title, note, keys, show, job, step, none }) {
       <header><h2>${title}</h2><span class="small muted">${note}</span></header>
       ${keys.length === 0 ? html`<p class="muted">${none}</p>` : html`
         <table class="ranked"><thead class="hidden-visually"><tr><th scope="col">Key</th><th scope="col">How much</th><th scope="col">Share</th></tr></thead>
-          <tbody>${keys.map((each) => html`<tr key=${each.key}><th scope="row"><${KeyLink} job=${job} query=${{ step, key: each.key }} text=${each.key} cut=${wasCut(each.key)} /></th><td class="number">${show(each.count)}</td><td class="bar-cell" aria-hidden="true"><span class="meter" style=${{ width: `${(each.count / high) * 100}%` }}></span></td></tr>`)}</tbody></table>`}
+          <tbody>${keys.map((each) => html`<tr key=${each.key}><th scope="row"><${KeyLink} job=${job} query=${{ step, key: each.key }} text=${each.key} cut=${isNotWhole(each.key)} /></th><td class="number">${show(each.count)}</td><td class="bar-cell" aria-hidden="true"><span class="meter" style=${{ width: `${(each.count / high) * 100}%` }}></span></td></tr>`)}</tbody></table>`}
     </section>`;
 }

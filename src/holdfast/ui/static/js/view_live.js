@@ -4,7 +4,7 @@ import { useSeries } from "./api.js";
 import { COLORS, Chart, stepLines } from "./chart.js";
 import * as format from "./format.js";
 import { useNow } from "./live.js";
-import { Badge, Empty, KeyLink, Loading, Segments, Trouble, wasCut } from "./parts.js";
+import { Badge, Empty, KeyLink, Loading, Segments, Trouble, isNotWhole } from "./parts.js";
 import { go, link } from "./route.js";
 
 const RANGES = [["60", "60 micro-batches"], ["600", "600"], ["whole", "All"]];
@@ -65,7 +65,7 @@ function Symptoms({ symptoms, job }) {
       <h2 id="symptoms">Symptoms</h2>
       <ul class="symptoms">${symptoms.map((each) => html`
         <li class=${`symptom ${each.level}`} key=${`${each.name} ${each.step}`}>
-          <div class="head"><h3>${each.title}</h3><${Badge} level=${each.level} />${each.step && html`<span class="small">in <a href=${link(["job", job, "keys"], { step: each.step })}>${each.step}</a></span>`}${each.key != null && each.step && html`<span class="small">key <${KeyLink} job=${job} query=${{ step: each.step, key: each.key }} text=${each.key} cut=${wasCut(each.key)} /></span>`}</div>
+          <div class="head"><h3>${each.title}</h3><${Badge} level=${each.level} />${each.step && html`<span class="small">in <a href=${link(["job", job, "keys"], { step: each.step })}>${each.step}</a></span>`}${each.key != null && each.step && html`<span class="small">key <${KeyLink} job=${job} query=${{ step: each.step, key: each.key }} text=${each.key} cut=${isNotWhole(each.key)} /></span>`}</div>
           <p>${each.evidence}</p>
           ${each.todo && html`<p class="todo">${each.todo}</p>`}
         </li>`)}</ul>
