@@ -28,6 +28,7 @@ from holdfast.engine.state.key_group import KeyGroupState, Layout
 from holdfast.engine.tables.series import Series
 from holdfast.model.functions.options import StepOptions
 from holdfast.model.functions.step import build_step
+from holdfast.ops.move.merging import merged
 from holdfast.testing.memory_store import MemoryStore
 
 SECOND = 1_000_000
@@ -134,3 +135,15 @@ def test_a_set_of_few_is_a_tuple(members, kind):
         table = window.tables[1]
         assert type(table.values["a"]) is kind
         assert table.reveal("a") == set(range(members))
+
+
+def test_sets_and_long_lists_can_be_merged():
+    rig = Rig(Keeping())
+    (window,) = rig.bundle([("a", 5, 0)]).windows.values()
+    _, seen, *_ = window.tables
+    both = merged(seen, "set", None, seen.values["a"], seen.unpack(seen.pack((4, 7))))
+    assert both == {0, 1, 2, 3, 4, 7}
+    assert seen.unpack(seen.pack(both)) == tuple(sorted(both))
+    lists = merged(seen, "ordered_list", None, Series(range(0, 6_000, 2), list("x" * 3_000)), Series([3], ["y"]))
+    assert list(zip(lists.times, lists.values, strict=True))[:4] == [(0, "x"), (2, "x"), (3, "y"), (4, "x")]
+    assert len(lists) == 3_001
