@@ -16,13 +16,14 @@ NOW = 1_000_000
 """In milliseconds, of either clock."""
 
 
-class SparkTimers:
-    """The timers of one grouping key, as Spark keeps them."""
+class SparkTimers(MemoryStore):
+    """The timers of one grouping key, as Spark keeps them, beside its blobs."""
 
     def __init__(self):
+        super().__init__()
         self.set = set()
-        self.registerTimer = self.set.add
-        self.deleteTimer = self.set.discard
+        self.register_timer = self.set.add
+        self.delete_timer = self.set.discard
 
     def fire(self, now, handle):
         """Calls for each that is due by now, and removes it then."""
@@ -42,7 +43,7 @@ def group(request):
     timers = SparkTimers()
     plan = SimpleNamespace(uses_event_time=True, uses_processing_time=request.param, clock=BatchClock())
     processor = KeyGroupProcessor(plan, by_clock=request.param)
-    processor._handle, processor._blobs = timers, MemoryStore()
+    processor._blobs = timers
 
     def wake_up(due, now):
         micros = None if due is None else due * 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 __all__ = ["MemoryStore"]
 
@@ -16,6 +16,9 @@ class MemoryStore:
 
     def get(self, name: str) -> bytes | None:
         return self._pending.get(name)
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Everything is at hand."""
 
     def put(self, name: str, blob: bytes) -> None:
         self._pending[name] = blob

@@ -27,6 +27,8 @@ _RESTORE = "restore the checkpoint from a copy, or go back to an earlier micro-b
 _DELTAS_MAX = 200
 _BYTES_PER_DELTA = 4096
 """Reading a delta takes a call of the store, and that about as long as decoding so much of a snapshot, or twice that."""
+_READ_TOGETHER = 16
+"""How many deltas are fetched at a time: they are in memory together."""
 
 
 class SnapshotOptions:
@@ -122,8 +124,7 @@ def missed(store: BlobStore, head: Head, token: bytes | None, last: int) -> list
     if token is None or not head.base <= last < head.last:
         return None
     found: list[Blob] = []
-    for sequence in range(last + 1, head.last + 1):
-        data = store.get(delta_name(sequence))
+    for sequence, data in _deltas(store, last, head):
         if data is None:
             raise _gap(sequence, head)
         blob = read_blob(data, delta_name(sequence))
@@ -152,9 +153,8 @@ def whole(store: BlobStore, head: Head) -> Iterator[tuple[str, Blob]]:
             raise CorruptState(f"The stored blob {name!r} is not that segment of this snapshot.", todo=_RESTORE)
         yield name, segment
     token = head.base_token
-    for sequence in range(head.base + 1, head.last + 1):
+    for sequence, data in _deltas(store, head.base, head):
         name = delta_name(sequence)
-        data = store.get(name)
         if data is None:
             raise _gap(sequence, head)
         delta = read_blob(data, name)
@@ -164,6 +164,15 @@ def whole(store: BlobStore, head: Head) -> Iterator[tuple[str, Blob]]:
         token = delta.token
     if token != head.token:
         raise _broken(head.last)
+
+
+def _deltas(store: BlobStore, after: int, head: Head) -> Iterator[tuple[int, bytes | None]]:
+    """The stored deltas after this one up to the head, with their numbers. Some are fetched together."""
+    for first in range(after + 1, head.last + 1, _READ_TOGETHER):
+        some = range(first, min(first + _READ_TOGETHER, head.last + 1))
+        store.expect(map(delta_name, some))
+        for sequence in some:
+            yield sequence, store.get(delta_name(sequence))
 
 
 def delta_name(sequence: int) -> str:

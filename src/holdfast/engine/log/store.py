@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 __all__ = ["BlobStore"]
@@ -15,6 +15,9 @@ class BlobStore(Protocol):
     """
 
     def get(self, name: str) -> bytes | None: ...
+
+    def expect(self, names: Iterable[str]) -> None:
+        """A hint: these will be read next. A store in another process can fetch them in one round trip."""
 
     def put(self, name: str, blob: bytes) -> None: ...
 

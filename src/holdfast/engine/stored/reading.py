@@ -6,7 +6,7 @@ counted, moved and written again, but not read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.engine.log.blob import NOTE, Section
@@ -42,6 +42,9 @@ class Blobs:
 
     def get(self, name: str) -> bytes | None:
         return self._blobs.get(name)
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Everything is at hand."""
 
     def put(self, name: str, blob: bytes) -> None:
         self._blobs[name] = blob

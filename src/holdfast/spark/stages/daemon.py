@@ -3,8 +3,9 @@
 With Spark's own daemon, each worker imports pyspark from a zip archive, which is compiled every time, and Arrow as well.
 Here this is done once, from the installed packages if pyspark is one of them. `hf.session()` uses this daemon
 (`spark.python.daemon.module`). A cluster without it loses a few seconds in the first micro-batch, and 20 to 30 ms in every
-task: Spark's workers collect garbage after each task, which takes that long with these modules loaded. Objects loaded before
-the fork are frozen, and never searched. So pandas must be loaded here too: Arrow imports it when it makes a batch of lists.
+task: Spark's workers collect garbage after each task, which takes that long with these modules loaded, and longer with much
+state. Objects loaded before the fork are frozen, and never searched; `collecting.py` bounds the search of the others. So
+pandas must be loaded here too: Arrow imports it when it makes a batch of lists.
 """
 
 import gc
@@ -25,6 +26,7 @@ import holdfast.spark.stages.bounded  # noqa: E402
 import holdfast.spark.stages.pack  # noqa: E402
 import holdfast.spark.stages.processor  # noqa: E402
 import holdfast.spark.stages.unpack  # noqa: E402, F401
+from holdfast.spark.stages.collecting import Collector  # noqa: E402
 
 
 def _quietly(worker: Any) -> Any:
@@ -42,6 +44,7 @@ def _quietly(worker: Any) -> Any:
 if __name__ == "__main__":
     # Spark's daemon would print a traceback.
     daemon.worker = _quietly(daemon.worker)
+    daemon.gc = Collector()  # type: ignore[attr-defined, assignment]
     gc.collect()
     gc.freeze()
     daemon.manager()

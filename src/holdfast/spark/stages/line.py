@@ -33,9 +33,9 @@ from holdfast.spark.errors.transport import carried
 from holdfast.spark.stages.handoff import Handoff
 from holdfast.spark.stages.pack import chunks, payloads_by_label, source_by_content
 from holdfast.spark.stages.payload import from_payload, to_payloads
+from holdfast.spark.stages.pipeline import store_of
 from holdfast.spark.stages.plan import StepPlan
 from holdfast.spark.stages.processor import KeyGroupProcessor, Packed, batch_time_of, wake_soon
-from holdfast.spark.stages.store import SparkStore
 
 __all__ = [
     "LINE_COLUMNS",
@@ -304,7 +304,7 @@ class LineProcessor:
     def _keep_waiting(self, taken: list[Row], times: Any) -> None:
         """A timer of a step that the job no longer has: it stays set, so that nothing is lost if the step comes back."""
         if not taken:
-            wake_soon(self._handle, SparkStore(self._state), times, by_clock=self._by_clock)
+            wake_soon(store_of(self._handle, self._state), times, by_clock=self._by_clock)
 
     def _leaving(self, label: int, exit: Exit, batch: pa.RecordBatch) -> Iterator[Row]:
         if exit.routes:

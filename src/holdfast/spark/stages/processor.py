@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.group import GroupedData
 
 from holdfast.engine.backends.protocol import Due, Place
+from holdfast.engine.log.chain import HEAD
 from holdfast.engine.run.bundle import run_bundle
 from holdfast.engine.run.clocks import Clocks, collection_paused
 from holdfast.engine.stored.evolution import MANIFEST, adapted
@@ -35,8 +36,9 @@ from holdfast.spark.stages.clock import spark_now_micros
 from holdfast.spark.stages.metrics import report_of
 from holdfast.spark.stages.operator import Operator, by_value
 from holdfast.spark.stages.payload import to_payloads
+from holdfast.spark.stages.pipeline import store_of
 from holdfast.spark.stages.plan import StepPlan
-from holdfast.spark.stages.store import BLOB_KEY, BLOB_VALUE, SparkStore
+from holdfast.spark.stages.store import BLOB_KEY, BLOB_VALUE, GroupStore
 from holdfast.spark.stages.worker import WORKER
 
 __all__ = [
@@ -88,8 +90,8 @@ class KeyGroupProcessor:
         """Called first, with Spark's handle and the map variable that holds all blobs."""
         self.plan = self.plan.running_on(task_property(BACKEND))
         self._batch_time: int | None = None
-        self._handle = handle
-        self._blobs = SparkStore(state)
+        self._blobs = store_of(handle, state)
+        self._read_first = tuple(self._first_read())
 
     def bundle(
         self, label: int, packed: list[Packed], times: Any, batch_time: int | None
@@ -98,13 +100,26 @@ class KeyGroupProcessor:
         did, unless nobody wants to know."""
         self._batch_time = batch_time
         with carried(), collection_paused():
-            return self._run(label, packed, times)
+            self._blobs.begin(self._read_first)
+            done = self._run(label, packed, times)
+            self._blobs.end()
+        return done
 
     def take_initial(self, name: str, blob: bytes, times: Any) -> None:
         """Takes a blob of a new job's initial state, and has the key group opened soon."""
         self._blobs.put(name, blob)
         if name == MANIFEST and (self.plan.uses_event_time or self.plan.uses_processing_time):
-            wake_soon(self._handle, self._blobs, times, by_clock=self._by_clock)
+            wake_soon(self._blobs, times, by_clock=self._by_clock)
+
+    def _first_read(self) -> Iterator[str]:
+        """The blobs that every bundle reads."""
+        yield MANIFEST
+        if self.plan.factory is None:
+            yield HEAD
+        if self.plan.chained:
+            yield CLOCK
+        if self.plan.uses_event_time or self.plan.uses_processing_time:
+            yield WAKE
 
     def _run(self, label: int, packed: list[Packed], times: Any) -> tuple[list[Tagged], bytes | None]:
         query, batch = whereabouts()
@@ -175,11 +190,11 @@ class KeyGroupProcessor:
         if wanted == present:
             return
         if present is not None:
-            self._handle.deleteTimer(present)
+            self._blobs.delete_timer(present)
         if wanted is None:
             self._blobs.remove(WAKE)
         else:
-            self._handle.registerTimer(wanted)
+            self._blobs.register_timer(wanted)
             self._blobs.put(WAKE, WAKE_TIME.pack(wanted))
 
     def _next_wake(self, due: Due, times: Any) -> int | None:
@@ -267,10 +282,10 @@ def stored_time(blob: bytes) -> int:
     return found
 
 
-def wake_soon(handle: Any, blobs: SparkStore, times: Any, *, by_clock: bool) -> None:
+def wake_soon(blobs: GroupStore, times: Any, *, by_clock: bool) -> None:
     """Has a key group woken as soon as its clock moves; it then finds out what it really waits for."""
     wanted = spark_now_micros(times) // 1000 + 1 if by_clock else times.getCurrentWatermarkInMs() + 1
-    handle.registerTimer(wanted)
+    blobs.register_timer(wanted)
     blobs.put(WAKE, WAKE_TIME.pack(wanted))
 
 

@@ -92,8 +92,7 @@ class _Seeder(StatefulProcessor):
         self._time_mode = time_mode
 
     def init(self, handle: Any) -> None:
-        self._handle = handle
-        self._blobs = SparkStore(handle.getMapState("blobs", BLOB_KEY, BLOB_VALUE))
+        self._blobs = SparkStore(handle, handle.getMapState("blobs", BLOB_KEY, BLOB_VALUE))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         written = False
@@ -102,7 +101,7 @@ class _Seeder(StatefulProcessor):
                 self._blobs.put(row.name, bytes(row.blob))
                 written = True
         if written and self._time_mode != "None":
-            wake_soon(self._handle, self._blobs, timerValues, by_clock=self._time_mode == "ProcessingTime")
+            wake_soon(self._blobs, timerValues, by_clock=self._time_mode == "ProcessingTime")
         yield from ()
 
     def close(self) -> None:

@@ -1,0 +1,168 @@
+"""The store of a key group without waiting: requests to the JVM are sent one after the other, answers are read later.
+
+Spark's own calls send one request and wait for its answer, 0.1 to 0.4 ms each, most of it for two processes to take
+turns. The JVM answers in order, so nothing but these calls needs the wait:
+
+* what will be read is asked for together, in one round trip;
+* what is written is not waited for. Its answers are read before the next answer that anybody waits for.
+
+Invariants
+- Answers are read in the order of their requests, also those of Spark's own calls on the same socket: `Answers` stands in
+  the place of the socket's file, and reads what is outstanding before it gives Spark an answer.
+- A write that failed raises in the same task: at the latest in Spark's own last call, before the task can succeed. So a
+  micro-batch in which one failed does not commit. A copy in memory may by then believe that its delta was stored; its
+  token is then in no chain, like that of any other attempt that did not count.
+- Neither side can wait for the other for ever: at most `_OUTSTANDING_MAX` answers of a few bytes are left unread, which
+  fit into any socket's buffer, and of the answers to reads none.
+
+This uses parts of PySpark that are not public: the socket of its client and the messages on it. With a version of Spark that
+has not been tried, `store_of` gives the store that makes Spark's public calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.serializers import read_int
+
+from holdfast.spark.session.versions import is_known_version
+from holdfast.spark.stages.store import BLOB_KEY, BLOB_VALUE, GroupStore, SparkStore
+
+__all__ = ["Answers", "PipelinedStore", "store_of"]
+
+_OUTSTANDING_MAX = 256
+
+
+def store_of(handle: Any, state: Any) -> GroupStore:
+    """The fastest store for the key groups of a task: `state` is the map variable that holds the blobs."""
+    if is_known_version():
+        return PipelinedStore(handle, state)
+    return SparkStore(handle, state)
+
+
+class Answers:
+    """The file of the socket to the JVM: reading from it first takes the answers to what was sent and not waited for."""
+
+    def __init__(self, file: Any, parse: Any) -> None:
+        self._file = file
+        self._parse = parse
+        self._outstanding: list[str] = []
+        """What each of these requests was to do, for the error if it could not be done."""
+
+    def owe(self, doing: str) -> None:
+        """Notes that a request was written whose answer nobody waits for."""
+        self._outstanding.append(doing)
+        if len(self._outstanding) >= _OUTSTANDING_MAX:
+            self.settle()
+
+    def settle(self) -> None:
+        """Reads all outstanding answers; raises for the first that is not good."""
+        if not self._outstanding:
+            return
+        self._file.flush()
+        owed, self._outstanding = self._outstanding, []
+        failures = [f"Could not {doing}: {why}" for doing in owed if (why := self._failure()) is not None]
+        if failures:
+            raise PySparkRuntimeError(failures[0])
+
+    def _failure(self) -> str | None:
+        answer = self._parse(self._file.read(read_int(self._file)))  # type: ignore[no-untyped-call]
+        return None if answer.statusCode == 0 else str(answer.errorMessage) or f"status {answer.statusCode}"
+
+    def read(self, *size: int) -> Any:
+        self.settle()
+        return self._file.read(*size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class PipelinedStore:
+    """A GroupStore that speaks to the JVM in the words of Spark's own client, but does not wait for each answer."""
+
+    def __init__(self, handle: Any, state: Any) -> None:
+        import pyspark.sql.streaming.proto.StateMessage_pb2 as messages
+
+        self._messages: Any = messages
+        self._state = state
+        self._name = state._stateName
+        self._client = handle._statefulProcessorApiClient
+        if not isinstance(self._client.sockfile, Answers):
+            self._client.sockfile = Answers(self._client.sockfile, messages.StateResponse.FromString)
+        self._answers: Answers = self._client.sockfile
+        self._ahead: dict[str, bytes | None] = {}
+        """Blobs that were asked for and not yet read."""
+
+    def begin(self, names: Iterable[str]) -> None:
+        self._ahead.clear()
+        self.expect(names)
+
+    def end(self) -> None:
+        self._ahead.clear()
+        self._answers.flush()
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Asks for blobs that will be read next, all in one round trip."""
+        wanted = [name for name in names if name not in self._ahead]
+        for name in wanted:
+            self._ask(name)
+        if not wanted:
+            return
+        self._answers.flush()
+        self._answers.settle()
+        answers = [self._client._receive_proto_message() for _ in wanted]
+        for name, (status, why, value) in zip(wanted, answers, strict=True):
+            if status != 0:
+                raise PySparkRuntimeError(f"Could not read {name!r}: {why}")
+            self._ahead[name] = bytes(self._client._deserialize_from_bytes(value)[0]) if value else None
+
+    def get(self, name: str) -> bytes | None:
+        self.expect((name,))
+        return self._ahead.pop(name)
+
+    def put(self, name: str, blob: bytes) -> None:
+        value = self._client._serialize_to_bytes(BLOB_VALUE, (blob,))
+        call = self._messages.UpdateValue(userKey=self._key(name), value=value)
+        self._tell(name, f"store {name!r}", updateValue=call)
+
+    def remove(self, name: str) -> None:
+        self._tell(name, f"remove {name!r}", removeKey=self._messages.RemoveKey(userKey=self._key(name)))
+
+    def items(self) -> Iterator[tuple[str, bytes]]:
+        for key, value in self._state.iterator():
+            yield key[0], bytes(value[0])
+
+    def register_timer(self, millis: int) -> None:
+        self._tell_timer("set a timer", register=self._messages.RegisterTimer(expiryTimestampMs=millis))
+
+    def delete_timer(self, millis: int) -> None:
+        self._tell_timer("delete a timer", delete=self._messages.DeleteTimer(expiryTimestampMs=millis))
+
+    def _key(self, name: str) -> bytes:
+        key: bytes = self._client._serialize_to_bytes(BLOB_KEY, (name,))
+        return key
+
+    def _ask(self, name: str) -> None:
+        self._send_to_map(getValue=self._messages.GetValue(userKey=self._key(name)))
+
+    def _tell(self, name: str, doing: str, **call: Any) -> None:
+        self._ahead.pop(name, None)
+        self._send_to_map(**call)
+        self._answers.owe(doing)
+
+    def _send_to_map(self, **call: Any) -> None:
+        request = self._messages.MapStateCall(stateName=self._name, **call)
+        variable = self._messages.StateVariableRequest(mapStateCall=request)
+        self._send(self._messages.StateRequest(stateVariableRequest=variable))
+
+    def _tell_timer(self, doing: str, **call: Any) -> None:
+        request = self._messages.StatefulProcessorCall(timerStateCall=self._messages.TimerStateCallCommand(**call))
+        self._send(self._messages.StateRequest(statefulProcessorCall=request))
+        self._answers.owe(doing)
+
+    def _send(self, request: Any) -> None:
+        """Writes a request as Spark's client does: a version, the length, the message. It is not flushed."""
+        message = request.SerializeToString()
+        self._answers.write(b"\0\0\0\0" + len(message).to_bytes(4, "big") + message)
