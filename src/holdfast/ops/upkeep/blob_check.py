@@ -14,6 +14,7 @@ from holdfast.checkpoint.parts import Operator
 from holdfast.engine.log.chain import read_head, whole
 from holdfast.engine.stored.evolution import MANIFEST
 from holdfast.engine.stored.manifest import LOG_BACKENDS, read_manifest
+from holdfast.engine.stored.reading import Blobs
 from holdfast.errors import HoldfastError, NeedsSpark
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def check_group(partition: int, label: int, blobs: Mapping[str, bytes]) -> Group
     return GroupCheck(partition, label, len(blobs), sum(map(len, blobs.values())), *_read(label, blobs))
 
 
-def _read(label: int, blobs: Any) -> tuple[str | None, str | None]:
+def _read(label: int, blobs: Mapping[str, bytes]) -> tuple[str | None, str | None]:
     """The step that a key group belongs to, and what is wrong with its log, given its blobs by name.
 
     For a backend with its own format, only the manifest is checked.
@@ -176,7 +177,8 @@ def _read(label: int, blobs: Any) -> tuple[str | None, str | None]:
         if label not in labels_of_manifest(manifest):
             return step, f"there is no such key group among {manifest['key_groups']}"
         if manifest["backend"] in LOG_BACKENDS:
-            for _ in whole(blobs, read_head(blobs)):
+            store = Blobs(blobs)
+            for _ in whole(store, read_head(store)):
                 pass
     except HoldfastError as error:
         return step, error.what.rstrip(".")

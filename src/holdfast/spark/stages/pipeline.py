@@ -4,7 +4,8 @@ Spark's own calls send one request and wait for its answer, 0.1 to 0.4 ms each, 
 turns. The JVM answers in order, so nothing but these calls needs the wait:
 
 * what will be read is asked for together, in one round trip;
-* what is written is not waited for. Its answers are read before the next answer that anybody waits for.
+* what is written is not waited for, nor that the JVM turns to another key group, which Spark's client asks for. These
+  answers are read before the next one that anybody waits for.
 
 Invariants
 - Answers are read in the order of their requests, also those of Spark's own calls on the same socket: `Answers` stands in
@@ -91,6 +92,7 @@ class PipelinedStore:
         self._client = handle._statefulProcessorApiClient
         if not isinstance(self._client.sockfile, Answers):
             self._client.sockfile = Answers(self._client.sockfile, messages.StateResponse.FromString)
+            self._client.set_implicit_key = self._turn_to
         self._answers: Answers = self._client.sockfile
         self._ahead: dict[str, bytes | None] = {}
         """Blobs that were asked for and not yet read."""
@@ -139,6 +141,13 @@ class PipelinedStore:
 
     def delete_timer(self, millis: int) -> None:
         self._tell_timer("delete a timer", delete=self._messages.DeleteTimer(expiryTimestampMs=millis))
+
+    def _turn_to(self, key: tuple[Any, ...]) -> None:
+        """What Spark calls before it gives a key group to its processor."""
+        data = self._client._serialize_to_bytes(self._client.key_schema, key)
+        request = self._messages.ImplicitGroupingKeyRequest(setImplicitKey=self._messages.SetImplicitKey(key=data))
+        self._send(self._messages.StateRequest(implicitGroupingKeyRequest=request))
+        self._answers.owe(f"turn to the key group {key}")
 
     def _key(self, name: str) -> bytes:
         key: bytes = self._client._serialize_to_bytes(BLOB_KEY, (name,))
