@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql.streaming.map_state_client import MapStateClient
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
-from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorApiClient
+from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorApiClient, StatefulProcessorHandleState
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 import holdfast as hf
@@ -38,6 +38,7 @@ class Jvm:
     def __init__(self):
         self.groups = {}
         self.timers = set()
+        self.phases = []
         self.refused = set()
         self.waits = 0
         self._written, self._flushed, self._answers = bytearray(), bytearray(), bytearray()
@@ -73,6 +74,9 @@ class Jvm:
                 self.blobs = self.groups.setdefault(request.implicitGroupingKeyRequest.setImplicitKey.key, {})
             return messages.StateResponse()
         if request.HasField("statefulProcessorCall"):
+            if request.statefulProcessorCall.HasField("setHandleState"):
+                self.phases.append(messages.HandleState.Name(request.statefulProcessorCall.setHandleState.state))
+                return messages.StateResponse()
             timer = request.statefulProcessorCall.timerStateCall
             if timer.HasField("register"):
                 self.timers.add(timer.register.expiryTimestampMs)
@@ -113,8 +117,11 @@ class Task:
         self.client.set_implicit_key((label,))
 
     def close(self):
-        """Spark's own last call of a task, which waits."""
+        """Spark's own last calls of a task."""
+        for state in ("DATA_PROCESSED", "TIMER_PROCESSED"):
+            self.client.set_handle_state(StatefulProcessorHandleState[state])
         self.client.remove_implicit_key()
+        self.client.set_handle_state(StatefulProcessorHandleState.CLOSED)
 
 
 NAMES = st.sampled_from(["head", "manifest", "d0", "d1", "~wake"])
@@ -140,7 +147,8 @@ def test_it_does_what_sparks_own_calls_do(bundles):
             found += [getattr(task.store, name)(*arguments) for name, *arguments in calls]
             task.store.end()
         task.close()
-        seen.append((found, task.jvm.groups, task.jvm.timers))
+        assert task.client.handle_state is StatefulProcessorHandleState.CLOSED
+        seen.append((found, task.jvm.groups, task.jvm.timers, task.jvm.phases))
     assert seen[0] == seen[1]
 
 

@@ -4,8 +4,8 @@ Spark's own calls send one request and wait for its answer, 0.1 to 0.4 ms each, 
 turns. The JVM answers in order, so nothing but these calls needs the wait:
 
 * what will be read is asked for together, in one round trip;
-* what is written is not waited for, nor that the JVM turns to another key group, which Spark's client asks for. These
-  answers are read before the next one that anybody waits for.
+* what is written is not waited for, nor what Spark's client asks for on its own: that the JVM turns to another key group, or
+  enters the next phase of the task. These answers are read before the next one that anybody waits for.
 
 Invariants
 - Answers are read in the order of their requests, also those of Spark's own calls on the same socket: `Answers` stands in
@@ -27,6 +27,7 @@ from typing import Any
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.serializers import read_int
+from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState
 
 from holdfast.spark.session.versions import is_known_version
 from holdfast.spark.stages.store import BLOB_KEY, BLOB_VALUE, GroupStore, SparkStore
@@ -93,6 +94,9 @@ class PipelinedStore:
         if not isinstance(self._client.sockfile, Answers):
             self._client.sockfile = Answers(self._client.sockfile, messages.StateResponse.FromString)
             self._client.set_implicit_key = self._turn_to
+            self._client.remove_implicit_key = self._turn_away
+            self._enter_and_wait = self._client.set_handle_state
+            self._client.set_handle_state = self._enter
         self._answers: Answers = self._client.sockfile
         self._ahead: dict[str, bytes | None] = {}
         """Blobs that were asked for and not yet read."""
@@ -145,9 +149,27 @@ class PipelinedStore:
     def _turn_to(self, key: tuple[Any, ...]) -> None:
         """What Spark calls before it gives a key group to its processor."""
         data = self._client._serialize_to_bytes(self._client.key_schema, key)
-        request = self._messages.ImplicitGroupingKeyRequest(setImplicitKey=self._messages.SetImplicitKey(key=data))
+        self._tell_key(f"turn to the key group {key}", setImplicitKey=self._messages.SetImplicitKey(key=data))
+
+    def _enter(self, state: StatefulProcessorHandleState) -> None:
+        """What Spark calls as the task goes on. The last of these calls waits, for all answers."""
+        if state is StatefulProcessorHandleState.CLOSED:
+            self._enter_and_wait(state)
+            return
+        call = self._messages.SetHandleState(state=getattr(self._messages, state.name))
+        request = self._messages.StatefulProcessorCall(setHandleState=call)
+        self._send(self._messages.StateRequest(statefulProcessorCall=request))
+        self._answers.owe(f"enter the state {state.name}")
+        self._client.handle_state = state
+
+    def _turn_away(self) -> None:
+        """What Spark calls after the last key group."""
+        self._tell_key("turn away from the last key group", removeImplicitKey=self._messages.RemoveImplicitKey())
+
+    def _tell_key(self, doing: str, **call: Any) -> None:
+        request = self._messages.ImplicitGroupingKeyRequest(**call)
         self._send(self._messages.StateRequest(implicitGroupingKeyRequest=request))
-        self._answers.owe(f"turn to the key group {key}")
+        self._answers.owe(doing)
 
     def _key(self, name: str) -> bytes:
         key: bytes = self._client._serialize_to_bytes(BLOB_KEY, (name,))
