@@ -33,12 +33,19 @@ _WAIT_SECONDS = 60
 
 
 def daemon_of(pid: int) -> int:
-    """The process from which Spark forks its workers: a Python process below the JVM below this one."""
-    for child in _children(pid):
-        for below in _children(child):
-            if b"daemon" in Path("/proc", str(below), "cmdline").read_bytes():
-                return below
-    raise SystemExit("Spark has started no Python workers.")
+    """The process from which Spark forks the workers of its stateful operator: a Python process below the JVM below this one.
+    Those of other stages have a daemon of their own, and less to do."""
+    below = [each for child in _children(pid) for each in _children(child)]
+    daemons = [each for each in below if b"daemon" in Path("/proc", str(each), "cmdline").read_bytes()]
+    if not daemons:
+        raise SystemExit("Spark has started no Python workers.")
+    return max(daemons, key=lambda daemon: sum(map(_cpu_ticks, _children(daemon))))
+
+
+def _cpu_ticks(pid: int) -> int:
+    """The processor time that a process has taken."""
+    fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def _children(pid: int) -> list[int]:
