@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -55,85 +55,100 @@ def has_subquery(node: Any) -> bool:
     return any(expression.nodeName() in _SUBQUERIES for expression in expressions(node))
 
 
+class _Classes:
+    """Spark's classes, and Scala's objects among them, by their names. To find one takes several calls into the JVM, and a
+    job makes plans in each micro-batch; so each is looked for once."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+        self._found: dict[str, Any] = {}
+        self.nothing = getattr(getattr(jvm.scala, "Option$"), "MODULE$").empty()
+        self.some = jvm.scala.Some
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._found.get(name)
+        if found is None:
+            found = self._jvm.org.apache.spark
+            for part in name.split("."):
+                found = getattr(found, part)
+            found = self._found[name] = found if name[-1] != "$" else getattr(found, "MODULE$")
+        return found
+
+
+@lru_cache(maxsize=1)
+def _classes_of(jvm: Any) -> _Classes:
+    return _Classes(jvm)
+
+
 class Catalyst:
     """Makes plans in the JVM of a session."""
 
     def __init__(self, spark: SparkSession) -> None:
         check_version("A job of several steps", "give each step a job of its own")
         self._spark = spark
-        jvm: Any = spark._jvm
-        self._jvm = jvm
-        self._expressions: Any = jvm.org.apache.spark.sql.catalyst.expressions
-        self._nodes: Any = jvm.org.apache.spark.sql.catalyst.plans.logical
+        self._classes = _classes_of(spark._jvm)
 
     def frame(self, plan: Any) -> DataFrame:
         """A plan as a DataFrame."""
-        dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, plan)
+        dataset = self._classes["sql.classic.Dataset"].ofRows(self._spark._jsparkSession, plan)
         return DataFrame(dataset, self._spark)
 
     def seq(self, items: Sequence[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(list(items))
+        return self._classes["api.python.PythonUtils"].toSeq(list(items))
 
-    @cached_property
-    def _literals(self) -> Any:
-        return getattr(getattr(self._expressions, "Literal$"), "MODULE$")
+    def _expression(self, name: str) -> Any:
+        return self._classes[f"sql.catalyst.expressions.{name}"]
 
-    @cached_property
-    def _names(self) -> Any:
-        return getattr(getattr(self._expressions, "NamedExpression$"), "MODULE$")
-
-    @cached_property
-    def _nothing(self) -> Any:
-        return getattr(getattr(self._jvm.scala, "Option$"), "MODULE$").empty()
+    def _node(self, name: str) -> Any:
+        return self._classes[f"sql.catalyst.plans.logical.{name}"]
 
     # Expressions
 
     def literal(self, value: Any) -> Any:
-        return self._literals.apply(value)
+        return self._expression("Literal$").apply(value)
 
     def null(self, data_type: Any) -> Any:
-        return self._literals.create(None, data_type)
+        return self._expression("Literal$").create(None, data_type)
 
     def long_ago(self, data_type: Any) -> Any:
         """The earliest time of a timestamp's type."""
-        return self._literals.create(_LONG_AGO_MICROS, data_type)
+        return self._expression("Literal$").create(_LONG_AGO_MICROS, data_type)
 
     def equal(self, left: Any, right: Any) -> Any:
-        return self._expressions.EqualTo(left, right)
+        return self._expression("EqualTo")(left, right)
 
     def both(self, left: Any, right: Any) -> Any:
-        return self._expressions.And(left, right)
+        return self._expression("And")(left, right)
 
     def has_items(self, collection: Any) -> Any:
         """Whether an array or a map has any; null, or false, if it is null."""
-        return self._expressions.GreaterThan(self._expressions.Size(collection, False), self.literal(0))
+        return self._expression("GreaterThan")(self._expression("Size")(collection, False), self.literal(0))
 
     def choose(self, condition: Any, one: Any, other: Any) -> Any:
-        return self._expressions.If(condition, one, other)
+        return self._expression("If")(condition, one, other)
 
     def named(self, expression: Any, name: str, of: Any = None) -> Any:
         """An expression as a column: a new one, or in place of the column `of`."""
-        identity = self._names.newExprId() if of is None else of.exprId()
-        return self._expressions.Alias(expression, name, identity, self.seq([]), self._nothing, self.seq([]))
+        identity = self._expression("NamedExpression$").newExprId() if of is None else of.exprId()
+        return self._expression("Alias")(expression, name, identity, self.seq([]), self._classes.nothing, self.seq([]))
 
     # Nodes
 
     def project(self, columns: Sequence[Any], plan: Any) -> Any:
-        return self._nodes.Project(self.seq(columns), plan)
+        return self._node("Project")(self.seq(columns), plan)
 
     def watermark(self, of: Any, column: Any, plan: Any) -> Any:
         """The watermark of the node `of`, on another column."""
-        return self._nodes.EventTimeWatermark(of.nodeId(), column, of.delay(), plan)
+        return self._node("EventTimeWatermark")(of.nodeId(), column, of.delay(), plan)
 
     def join(self, how: str, left: Any, right: Any, condition: Any, hint: Any) -> Any:
         """A join that keeps every row of the left side; if it is "anti", every one that has no match."""
-        plans = self._jvm.org.apache.spark.sql.catalyst.plans
-        kind = getattr(getattr(plans, "LeftAnti$" if how == "anti" else "LeftOuter$"), "MODULE$")
-        return self._nodes.Join(left, right, kind, self._jvm.scala.Some(condition), hint)
+        kind = self._classes["sql.catalyst.plans.LeftAnti$" if how == "anti" else "sql.catalyst.plans.LeftOuter$"]
+        return self._node("Join")(left, right, kind, self._classes.some(condition), hint)
 
     def generate(self, generator: Any, made: Sequence[Any], plan: Any) -> Any:
         """Unfolds a collection; rows without one stay."""
-        return self._nodes.Generate(generator, self.seq([]), True, self._nothing, self.seq(made), plan)
+        return self._node("Generate")(generator, self.seq([]), True, self._classes.nothing, self.seq(made), plan)
 
     def over(self, node: Any, below: Sequence[Any]) -> Any:
         """A node with other nodes below it."""
