@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
+import weakref
+from typing import Any
 
 import pyspark.sql.streaming.proto.StateMessage_pb2 as messages
 import pytest
@@ -19,7 +21,7 @@ import holdfast as hf
 from holdfast.engine.backends.heap import HeapBackend, HeapOptions
 from holdfast.engine.run.bundle import run_bundle
 from holdfast.engine.run.choice import make_runner
-from holdfast.engine.run.clocks import Clocks
+from holdfast.engine.run.clocks import Clocks, collection_paused
 from holdfast.engine.state.key_group import Layout
 from holdfast.model.functions.grouping import build
 from holdfast.model.functions.options import StepOptions
@@ -31,7 +33,8 @@ LABEL = StructType([StructField("label", IntegerType())])
 
 
 class Jvm:
-    """The other end of the socket. It answers what was flushed, in order. To read more would be to wait for ever."""
+    """The other end of the socket. It answers what was flushed, in order. To read more would be to wait for ever. Like
+    Spark, it closes the socket after the first answer that is not good."""
 
     closed = False
 
@@ -41,12 +44,19 @@ class Jvm:
         self.phases = []
         self.refused = set()
         self.waits = 0
+        self.connect()
+
+    def connect(self):
+        """A socket for another task."""
+        self.is_closed = False
         self._written, self._flushed, self._answers = bytearray(), bytearray(), bytearray()
 
     def write(self, data):
         self._written += data
 
     def flush(self):
+        if self.is_closed:
+            raise BrokenPipeError
         self._flushed += self._written
         self._written.clear()
 
@@ -54,6 +64,8 @@ class Jvm:
         if len(self._answers) < size:
             self.waits += 1
             self._answer()
+        if len(self._answers) < size and self.is_closed:
+            return b""
         assert len(self._answers) >= size, "nobody will answer"
         data = bytes(self._answers[:size])
         del self._answers[:size]
@@ -65,8 +77,12 @@ class Jvm:
         while header := stream.read(8):
             assert header[:4] == b"\0\0\0\0"
             request = messages.StateRequest.FromString(stream.read(int.from_bytes(header[4:], "big")))
-            answer = self._done(request).SerializeToString()
+            response = self._done(request)
+            answer = response.SerializeToString()
             self._answers += len(answer).to_bytes(4, "big") + answer
+            if response.statusCode == 1:
+                self.is_closed = True
+                return
 
     def _done(self, request):
         if request.HasField("implicitGroupingKeyRequest"):
@@ -105,6 +121,7 @@ class Task:
 
     def __init__(self, jvm, make=PipelinedStore):
         self.jvm = jvm
+        jvm.connect()
         self.client = object.__new__(StatefulProcessorApiClient)
         from pyspark.serializers import PickleSerializer
 
@@ -190,8 +207,9 @@ def test_a_write_that_fails_is_told_by_the_next_answer(what):
     task.store.put("d0", b"0")
     getattr(task.store, what)(*{"put": ("d1", b"1"), "remove": ("d1",)}[what])
     task.store.put("d2", b"2")
-    with pytest.raises(PySparkRuntimeError, match=r"Could not (store|remove) 'd1': the disk is full"):
-        task.store.get("d0")
+    for _ in range(2):
+        with pytest.raises(PySparkRuntimeError, match=r"Could not (store|remove) 'd1': the disk is full"):
+            task.store.get("d0")
 
 
 def test_a_write_that_fails_last_is_told_by_sparks_own_last_call():
@@ -203,6 +221,40 @@ def test_a_write_that_fails_last_is_told_by_sparks_own_last_call():
     task.store.end()
     with pytest.raises(PySparkRuntimeError, match="Could not store 'head'"):
         task.close()
+
+
+def test_what_cannot_be_sent_after_a_write_that_failed_is_told_by_its_answer():
+    task = Task(Jvm())
+    task.jvm.refused = {"head"}
+    task.turn_to(0)
+    task.store.put("head", b"0")
+    task.store.put("d0", b"0")
+    # The JVM is faster than this process.
+    task.store.end()
+    task.jvm._answer()
+    with pytest.raises(PySparkRuntimeError, match="Could not store 'head': the disk is full"):
+        task.store.end()
+
+
+def test_a_jvm_that_has_gone_is_told():
+    task = Task(Jvm())
+    task.turn_to(0)
+    task.store.put("head", b"0")
+    task.jvm.is_closed = True
+    with pytest.raises((PySparkRuntimeError, OSError)):
+        task.store.get("head")
+
+
+def test_a_task_leaves_nothing_that_a_search_for_garbage_would_have_to_find():
+    """Each has a socket, which would stay open until then."""
+    task = Task(Jvm())
+    task.turn_to(0)
+    task.store.put("head", b"0")
+    task.close()
+    client = weakref.ref(task.client)
+    with collection_paused():
+        del task
+        assert client() is None
 
 
 def test_a_read_that_fails_says_what():
@@ -237,7 +289,7 @@ class Worker:
         self.jvm = jvm
         step = build(Count(), StepOptions(name="count"))
         self.backend = HeapBackend(Layout(step), HeapOptions(deltas_max=50))
-        self.runner = make_runner(step, Layout(step), {}, (), origins=False)
+        self.runner: Any = make_runner(step, Layout(step), {}, (), origins=False)
         self.runner.setup()
 
     def count(self, key, batch):

@@ -30,6 +30,7 @@ from pyspark.sql import Row
 
 from holdfast.checkpoint.labels import labels, slot_of_label
 from holdfast.spark.errors.transport import carried
+from holdfast.spark.stages.collecting import paused_for_task, task_over
 from holdfast.spark.stages.handoff import Handoff
 from holdfast.spark.stages.pack import chunks, payloads_by_label, source_by_content
 from holdfast.spark.stages.payload import from_payload, to_payloads
@@ -263,11 +264,15 @@ class LineProcessor:
         self._by_clock = by_clock
 
     def open(self, handle: Any, state: Any) -> None:
+        paused_for_task()
         self._handle, self._state = handle, state
         self._steps: dict[int, KeyGroupProcessor] = {}
         self._part = 0
         context = TaskContext.get()
         self._source = _source(self._stage, _IN_OPERATOR, 0 if context is None else context.partitionId())
+
+    def close(self) -> None:
+        task_over()
 
     def handle_rows(self, key: Any, rows: Iterable[Row], times: Any) -> Iterator[Row]:
         """Takes rows with the label of a key group, or none if only its timer has fired."""

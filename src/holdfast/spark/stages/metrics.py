@@ -28,6 +28,7 @@ from holdfast.engine.state.keys import decode_slots, encode_slots
 from holdfast.engine.stored.readable import visible
 from holdfast.errors import OutputError
 from holdfast.model.metrics import Distribution, UserMetrics
+from holdfast.spark.stages.resident import resident_bytes
 
 __all__ = ["OBSERVED", "BundleReport", "distinct_reports", "observed", "report_of", "reported_metrics", "reports_of"]
 
@@ -39,7 +40,6 @@ _ELEMENTS = _COUNTERS.index("elements")
 _INT64 = 1 << 63
 _HOT, _HEAVY = 24, 8
 """How many keys a report names. Spark keeps the reports of a hundred micro-batches."""
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 class BundleReport(msgspec.Struct, frozen=True, array_like=True):
@@ -181,8 +181,4 @@ def _resident_bytes() -> int:
 
 @lru_cache(maxsize=1)
 def _resident_bytes_at(second: int) -> int:
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except (OSError, ValueError, IndexError):
-        return 0
+    return resident_bytes()

@@ -53,7 +53,9 @@ class Operator(StatefulProcessor):
         return self._opened().handle_rows(key, (), timerValues)
 
     def close(self) -> None:
-        """Nothing to release: a worker keeps everything for the next task."""
+        """The end of the task. A worker keeps everything for the next one."""
+        if self._processor is not None:
+            self._processor.close()
 
 
 @contextlib.contextmanager

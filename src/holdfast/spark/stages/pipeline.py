@@ -13,8 +13,11 @@ Invariants
 - A write that failed raises in the same task: at the latest in Spark's own last call, before the task can succeed. So a
   micro-batch in which one failed does not commit. A copy in memory may by then believe that its delta was stored; its
   token is then in no chain, like that of any other attempt that did not count.
-- Neither side can wait for the other for ever: at most `_OUTSTANDING_MAX` answers of a few bytes are left unread, which
-  fit into any socket's buffer, and of the answers to reads none.
+- After the first answer that is not good nothing is read or written any more: the JVM, too, ends the conversation there.
+- Neither side can wait for the other for ever: at most `_OUTSTANDING_MAX` answers of a few bytes are left unread, and of the
+  answers to reads none. A Unix socket has room for some 270 such answers, and for 80 with a buffer of 64 KB.
+- A task leaves nothing behind: when it ends, Spark's client is given back its own methods, so that it goes without a search
+  for garbage, and its socket with it.
 
 This uses parts of PySpark that are not public: the socket of its client and the messages on it. With a version of Spark that
 has not been tried, `store_of` gives the store that makes Spark's public calls.
@@ -22,7 +25,8 @@ has not been tried, `store_of` gives the store that makes Spark's public calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pyspark.errors import PySparkRuntimeError
@@ -34,12 +38,13 @@ from holdfast.spark.stages.store import BLOB_KEY, BLOB_VALUE, GroupStore, SparkS
 
 __all__ = ["Answers", "PipelinedStore", "store_of"]
 
-_OUTSTANDING_MAX = 256
+_OUTSTANDING_MAX = 32
 
 
 def store_of(handle: Any, state: Any) -> GroupStore:
     """The fastest store for the key groups of a task: `state` is the map variable that holds the blobs."""
-    if is_known_version():
+    client = getattr(handle, "_statefulProcessorApiClient", None)
+    if is_known_version() and hasattr(client, "sockfile") and hasattr(state, "_stateName"):
         return PipelinedStore(handle, state)
     return SparkStore(handle, state)
 
@@ -50,8 +55,9 @@ class Answers:
     def __init__(self, file: Any, parse: Any) -> None:
         self._file = file
         self._parse = parse
-        self._outstanding: list[str] = []
+        self._outstanding: deque[str] = deque()
         """What each of these requests was to do, for the error if it could not be done."""
+        self._failure: str | None = None
 
     def owe(self, doing: str) -> None:
         """Notes that a request was written whose answer nobody waits for."""
@@ -61,21 +67,51 @@ class Answers:
 
     def settle(self) -> None:
         """Reads all outstanding answers; raises for the first that is not good."""
-        if not self._outstanding:
-            return
-        self._file.flush()
-        owed, self._outstanding = self._outstanding, []
-        failures = [f"Could not {doing}: {why}" for doing in owed if (why := self._failure()) is not None]
-        if failures:
-            raise PySparkRuntimeError(failures[0])
+        self.check()
+        if self._outstanding:
+            self.flush()
+            self._take()
 
-    def _failure(self) -> str | None:
-        answer = self._parse(self._file.read(read_int(self._file)))  # type: ignore[no-untyped-call]
-        return None if answer.statusCode == 0 else str(answer.errorMessage) or f"status {answer.statusCode}"
+    def check(self) -> None:
+        """Raises if an answer was not good."""
+        if self._failure is not None:
+            raise PySparkRuntimeError(self._failure)
+
+    def write(self, data: bytes) -> Any:
+        self.check()
+        return self._sent(self._file.write, data)
+
+    def flush(self) -> None:
+        self.check()
+        self._sent(self._file.flush)
 
     def read(self, *size: int) -> Any:
         self.settle()
         return self._file.read(*size)
+
+    def _sent(self, send: Callable[..., Any], *data: bytes) -> Any:
+        """What cannot be sent comes after an answer that was not good, since the JVM closes the socket then. It says why."""
+        try:
+            return send(*data)
+        except OSError:
+            self._take()
+            raise
+
+    def _take(self) -> None:
+        while self._outstanding:
+            self.answer(self._outstanding.popleft())
+
+    def answer(self, doing: str) -> Any:
+        """The next answer; raises if it is not good, now and whenever somebody reads or writes after that."""
+        try:
+            answer = self._parse(self._file.read(read_int(self._file)))  # type: ignore[no-untyped-call]
+        except (EOFError, OSError):
+            self._failure = f"Could not {doing}: Spark's state store has closed the connection."
+        else:
+            if answer.statusCode == 0:
+                return answer
+            self._failure = f"Could not {doing}: {answer.errorMessage or f'status {answer.statusCode}'}"
+        raise PySparkRuntimeError(self._failure)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
@@ -95,7 +131,6 @@ class PipelinedStore:
             self._client.sockfile = Answers(self._client.sockfile, messages.StateResponse.FromString)
             self._client.set_implicit_key = self._turn_to
             self._client.remove_implicit_key = self._turn_away
-            self._enter_and_wait = self._client.set_handle_state
             self._client.set_handle_state = self._enter
         self._answers: Answers = self._client.sockfile
         self._ahead: dict[str, bytes | None] = {}
@@ -118,10 +153,8 @@ class PipelinedStore:
             return
         self._answers.flush()
         self._answers.settle()
-        answers = [self._client._receive_proto_message() for _ in wanted]
-        for name, (status, why, value) in zip(wanted, answers, strict=True):
-            if status != 0:
-                raise PySparkRuntimeError(f"Could not read {name!r}: {why}")
+        for name in wanted:
+            value = self._answers.answer(f"read {name!r}").value
             self._ahead[name] = bytes(self._client._deserialize_from_bytes(value)[0]) if value else None
 
     def get(self, name: str) -> bytes | None:
@@ -154,7 +187,9 @@ class PipelinedStore:
     def _enter(self, state: StatefulProcessorHandleState) -> None:
         """What Spark calls as the task goes on. The last of these calls waits, for all answers."""
         if state is StatefulProcessorHandleState.CLOSED:
-            self._enter_and_wait(state)
+            for name in ("set_implicit_key", "remove_implicit_key", "set_handle_state"):
+                delattr(self._client, name)
+            self._client.set_handle_state(state)
             return
         call = self._messages.SetHandleState(state=getattr(self._messages, state.name))
         request = self._messages.StatefulProcessorCall(setHandleState=call)

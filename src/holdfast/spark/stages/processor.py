@@ -33,6 +33,7 @@ from holdfast.model.windows.ready import GlobalWindow
 from holdfast.spark.errors.transport import carried
 from holdfast.spark.session.properties import BACKEND, MEMORY_BUDGET, TELLS_NOTHING, task_property
 from holdfast.spark.stages.clock import spark_now_micros
+from holdfast.spark.stages.collecting import between_bundles, paused_for_task, task_over
 from holdfast.spark.stages.metrics import report_of
 from holdfast.spark.stages.operator import Operator, by_value
 from holdfast.spark.stages.payload import to_payloads
@@ -100,6 +101,7 @@ class KeyGroupProcessor:
         did, unless nobody wants to know."""
         self._batch_time = batch_time
         with carried(), collection_paused():
+            between_bundles()
             self._blobs.begin(self._read_first)
             done = self._run(label, packed, times)
             self._blobs.end()
@@ -221,7 +223,11 @@ class StepProcessor:
         self._step = KeyGroupProcessor(plan, by_clock=plan.uses_processing_time)
 
     def open(self, handle: Any, state: Any) -> None:
+        paused_for_task()
         self._step.open(handle, state)
+
+    def close(self) -> None:
+        task_over()
 
     def handle_rows(self, key: Any, rows: Iterable[Row], times: Any) -> Iterator[Row]:
         """Takes packed rows for a key group, or none if only its timer has fired."""

@@ -109,7 +109,9 @@ class Worker:
             del self._manifests[evicted]
             total -= self._sizes.pop(evicted, 0)
         if total > _FREEZE_RATIO * self._frozen:
-            # Spark's worker collects garbage after every task, and would traverse all of the state each time.
+            # Spark's worker collects garbage after every task, and would traverse all of the state each time. What is
+            # garbage now would stay for good.
+            gc.collect()
             gc.freeze()
             self._frozen = total
 
