@@ -70,6 +70,7 @@ class Sums(hf.BatchDoFn):
         yield {"k": batch.keys, "at": [window.start.to_utc_datetime(has_tz=True)] * len(batch.keys), "sum": total.read(0)}
 
 
+@pytest.mark.night
 def test_windows_and_late_rows(feed, run_job):
     source = feed(EVENTS)
     source.add(event("a", 1, 0), event("a", 2, 61), event("a", 4, 2))

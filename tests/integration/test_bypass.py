@@ -48,6 +48,7 @@ def test_a_step_and_rows_that_do_not_reach_it(rows, tmp_path):
     assert everything == again == sorted(ROWS)
 
 
+@pytest.mark.night
 def test_together_with_outputs_of_a_step(rows, run_job):
     df = rows.df
     step = counted(df)

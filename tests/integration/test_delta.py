@@ -89,7 +89,7 @@ class Falling(hf.sinks.Delta):
             raise OSError("the power is off")
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.night), "upsert"])
 def test_a_micro_batch_that_comes_again_changes_nothing(counts, tmp_path, mode):
     source, rows = counts
     how = {"mode": "upsert", "key": "k"} if mode == "upsert" else {}

@@ -124,6 +124,7 @@ def test_steps_come_and_go(jobs, capsys):
     }
 
 
+@pytest.mark.night
 def test_a_timer_waits_for_its_step_to_come_back(jobs):
     """It becomes due while the step is not in the job."""
     jobs.run("one", "timed")
@@ -150,6 +151,7 @@ def test_a_graph_gets_a_step_that_needs_another_clock(jobs):
     assert jobs.run("one", "beside")["one"] == counts(4)
 
 
+@pytest.mark.night
 def test_changes_that_make_no_sense_are_refused(jobs, spark):
     jobs.run("one", "beside")
     with pytest.raises(hf.InvalidStep) as refused:
@@ -174,6 +176,7 @@ def test_changes_that_make_no_sense_are_refused(jobs, spark):
     assert jobs.run("one", "beside")["one"] == [(key, n) for key in KEYS for n in (2, 3, 4, 5)]
 
 
+@pytest.mark.night
 def test_sources_stay_in_order(feed, tmp_path):
     """Spark finds a source's offsets by its number. A step whose name comes first may read the other source first."""
     inputs = {name: feed("k string, v int", name) for name in ("left", "right")}

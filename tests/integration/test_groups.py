@@ -50,6 +50,7 @@ def test_state_over_micro_batches(feed, run_job):
     assert sorted(map(tuple, rows)) == [("ann", 2), ("ann", 3), ("bob", 1)]
 
 
+@pytest.mark.night
 def test_sessions_by_event_time(feed, run_job):
     source = feed(EVENTS)
     source.add(event("ann", "login", 0), event("bob", "login", 1))

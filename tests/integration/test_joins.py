@@ -101,7 +101,11 @@ def kept(spark, checkpoint, within, how):
 
 @pytest.mark.parametrize(
     ("how", "within"),
-    [("inner", 10), pytest.param("left", (0, "10 seconds"), marks=pytest.mark.night), ("outer", ("-3 seconds", 5))],
+    [
+        ("inner", 10),
+        pytest.param("left", (0, "10 seconds"), marks=pytest.mark.night),
+        pytest.param("outer", ("-3 seconds", 5), marks=pytest.mark.night),
+    ],
 )
 def test_two_streams(spark, feed, run_job, tmp_path, how, within):
     left_source, right_source = feed(ADS, "ads"), feed(CLICKS, "clicks")
@@ -119,6 +123,7 @@ def test_two_streams(spark, feed, run_job, tmp_path, how, within):
     assert sorted(kept(spark, tmp_path / "checkpoint", within, how)) == [("left", 99), ("right", 99)]
 
 
+@pytest.mark.night
 def test_after_another_step(feed, run_job):
     """One side is what a step gave, which has the watermark of the stream above it."""
     left_source, right_source = feed(ADS, "ads"), feed(CLICKS, "clicks")

@@ -165,6 +165,7 @@ class TestTrouble:
         found = postgres.execute("SELECT count(*), count(DISTINCT n) FROM counts")
         assert found == [(number * 50, number * 50)]
 
+    @pytest.mark.night
     def test_a_lock_that_another_keeps(self, postgres):
         sink = postgres.sink(retry_for=1)
         sink.open(None, SCHEMA, None)

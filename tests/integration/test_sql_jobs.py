@@ -14,7 +14,7 @@ from integration.sql_places import DuckDBPlace
 COUNTS = "k string, n int"
 
 
-@pytest.fixture(params=["duckdb", "postgres"])
+@pytest.fixture(params=[pytest.param("duckdb", marks=pytest.mark.night), "postgres"])
 def place(request, tmp_path):
     return request.getfixturevalue("postgres") if request.param == "postgres" else DuckDBPlace(tmp_path)
 

@@ -232,6 +232,7 @@ def test_a_stateful_operator_of_sparks_own_is_no_step(split, run_job):
     assert plain(found) == [("a", 2), ("a", 4), ("b", 2), ("b", 4), ("c", 2)]
 
 
+@pytest.mark.night
 def test_the_length_of_plans_as_text_does_not_matter(spark, split, run_job):
     option = "spark.sql.maxPlanStringLength"
     spark.conf.set(option, "100")

@@ -169,6 +169,7 @@ def test_one_output_is_upserted_and_another_appended(feed, tmp_path):
     assert table_rows(tmp_path / "rows.db", "odds") == [("a", 1), ("a", 7)]
 
 
+@pytest.mark.night
 def test_a_job_does_not_start_in_another_mode(counts, tmp_path):
     source, rows = counts
     source.add({"k": "a", "v": 1})
@@ -255,6 +256,7 @@ def test_sinks_of_users(counts, tmp_path):
         job_at(tmp_path).write(rows, Appended(), mode="upsert", key="k")
 
 
+@pytest.mark.night
 def test_a_row_without_a_key_fails_its_micro_batch_and_a_filter_mends_it(counts, tmp_path):
     source, rows = counts
     rows = rows.selectExpr("nullif(k, 'b') AS k", "n")

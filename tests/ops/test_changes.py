@@ -129,6 +129,7 @@ def test_a_stream_has_every_change_once(spark, everything, tmp_path):
     assert follower.rows() == everything
 
 
+@pytest.mark.night
 def test_a_stream_begins_where_the_job_is(spark, everything, tmp_path):
     path = Path(copied(tmp_path / "copy"))
     aside = truncated(path, 2)

@@ -67,7 +67,8 @@ def test_the_round_trip_is_exact_and_the_job_goes_on(spark, payments, tmp_path):
     assert payments.run(checkpoint, key_groups=3) == payments.expected
 
 
-@pytest.mark.parametrize("form", ["avro", pytest.param("json", marks=pytest.mark.night)])
+@pytest.mark.night
+@pytest.mark.parametrize("form", ["avro", "json"])
 def test_every_format_is_as_exact(spark, payments, tmp_path, form):
     made = state_export(spark, payments.stopped, str(tmp_path / "export"), format=form)
     assert made == read_export(spark, str(tmp_path / "export"))
@@ -240,10 +241,10 @@ def test_other_columns(spark, export, tmp_path):
         state_import(spark, str(export), str(tmp_path / "imported"))
 
 
-BY_NIGHT = [pytest.param(policy, marks=pytest.mark.night) for policy in ("keep", "replace")]
+BY_NIGHT = [pytest.param(policy, marks=pytest.mark.night) for policy in ("keep", "merge", "replace")]
 
 
-@pytest.mark.parametrize("policy", [*BY_NIGHT, "merge", "fail"])
+@pytest.mark.parametrize("policy", [*BY_NIGHT, "fail"])
 def test_into_state_that_exists(spark, payments, export, tmp_path, policy):
     checkpoint = str(tmp_path / "checkpoint")
     shutil.copytree(payments.stopped, checkpoint)

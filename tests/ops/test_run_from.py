@@ -69,6 +69,7 @@ def test_after_a_restore_by_hand_it_goes_on_too(history, command, tmp_path):
     assert command("-s", history.savepoint) == (0, expected(history, SAVED_AFTER))
 
 
+@pytest.mark.night
 def test_an_empty_directory_is_no_checkpoint(history, command, tmp_path):
     (tmp_path / "new").mkdir()
     assert command("-s", history.savepoint)[0] == 0

@@ -285,6 +285,7 @@ def test_a_job_that_nobody_waits_for_is_stopped_too(spark, folder, fresh):
     assert job.wait()
 
 
+@pytest.mark.night
 def test_a_query_that_ends_by_itself_gives_the_lock_back(spark, folder, fresh):
     first = jobs.make_job(spark, folder, fresh, trigger="available now").start()
     first.query.awaitTermination()
@@ -411,6 +412,7 @@ def elsewhere(spark, tmp_path):
     return f"viewfs://{name}/data/checkpoint"
 
 
+@pytest.mark.night
 def test_on_another_file_system(spark, folder, elsewhere, tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.2)
     local = str(tmp_path / "elsewhere" / "checkpoint")
