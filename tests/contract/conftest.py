@@ -55,15 +55,15 @@ def _is_left_out(name):
 
 
 def _is_by_day(name):
-    """Of the examples with crashes one in ten with the heap, one in forty with another backend. Of `test_seed_windows` a
-    third. Of the graphs one, with a restart. Of the other tests one in sixty. All are chosen by name."""
+    """Of the examples with crashes one in ten with the heap, one in forty with another backend. Of `test_seed_windows`
+    one in six. Of the graphs one, with a restart. Of the other tests one in a hundred. All are chosen by name."""
     if any(long in name for long in LONG_ON_SPARK):
         return False
     if "test_examples" in name:
         return "crashing" in name and _is_one_in(10 if "spark-heap" in name else 40, name)
     if "test_graphs" in name:
         return "spark-heap" in name and "restarted" in name and any(graph in name for graph in GRAPHS_BY_DAY)
-    return "spark-heap" in name and _is_one_in(3 if "test_seed_windows" in name else 60, name)
+    return "spark-heap" in name and _is_one_in(6 if "test_seed_windows" in name else 100, name)
 
 
 def _is_one_in(number, name):

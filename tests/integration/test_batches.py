@@ -51,6 +51,7 @@ class RunningColumns(hf.BatchDoFn):
         yield {"k": batch.row_keys, "n": batch.spread(before) + batch.rank + 1}
 
 
+@pytest.mark.night
 def test_a_job_changes_from_a_dofn_and_back(feed, run_job):
     """Three runs of one job, each with another micro-batch: both kinds of function, the same state."""
     source = feed(EVENTS)

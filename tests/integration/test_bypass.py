@@ -31,6 +31,7 @@ def plain(rows):
     return sorted(tuple(row) for row in rows)
 
 
+@pytest.mark.night
 def test_a_step_and_rows_that_do_not_reach_it(rows, tmp_path):
     """The source is read once for the step, for what is filtered out before it, and for a copy of everything."""
     df = rows.df

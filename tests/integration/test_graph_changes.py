@@ -176,7 +176,6 @@ def test_changes_that_make_no_sense_are_refused(jobs, spark):
     assert jobs.run("one", "beside")["one"] == [(key, n) for key in KEYS for n in (2, 3, 4, 5)]
 
 
-@pytest.mark.night
 def test_sources_stay_in_order(feed, tmp_path):
     """Spark finds a source's offsets by its number. A step whose name comes first may read the other source first."""
     inputs = {name: feed("k string, v int", name) for name in ("left", "right")}
@@ -202,6 +201,7 @@ def test_sources_stay_in_order(feed, tmp_path):
         run("b")
 
 
+@pytest.mark.night
 def test_sources_that_are_read_several_times_stay_in_order(feed, tmp_path):
     """Spark has an offset for each time that a source is read. An unchanged job must not begin where another source was."""
     inputs = {name: feed("k string, v int, tags array<int>", name) for name in ("left", "right")}

@@ -199,6 +199,7 @@ def between(rows, run, work):
 ONE = numbered(ROWS)
 
 
+@pytest.mark.night
 def test_where_and_select_between_steps(rows, run):
     def work(first):
         kept = first.where("v != 0").withColumn("v", (F.lit(1000) / F.col("v")).cast("int")).where("v between 30 and 90")

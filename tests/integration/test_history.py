@@ -74,6 +74,7 @@ def test_what_a_step_holds_survives_a_restart(feed, run_job, history, tmp_path):
     assert 0 < history().last.steps["Count"].keys < 40
 
 
+@pytest.mark.night
 def test_a_micro_batch_that_failed_is_counted_once(feed, history, tmp_path):
     source = feed(ROWS)
     add(source, "a", "b")
@@ -178,6 +179,7 @@ def test_functions_that_count_on_their_own(feed, run_job, history):
     assert step.distributions == {"own/size": (3, 6, 2, 2)}
 
 
+@pytest.mark.night
 def test_the_graph_is_beside_it(feed, run_job, tmp_path):
     source = feed(ROWS)
     add(source, "a")

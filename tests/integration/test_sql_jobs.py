@@ -71,6 +71,7 @@ def test_a_micro_batch_that_comes_again_changes_nothing(counts, place, tmp_path)
     assert noted == [("all", 2, 1), ("newest", 2, 1)]
 
 
+@pytest.mark.night
 def test_an_older_savepoint(counts, postgres, tmp_path):
     """Appended rows go back with it; the rows of another query beside them stay."""
     source, rows = counts

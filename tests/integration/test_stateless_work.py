@@ -93,6 +93,7 @@ def test_an_output_that_is_used_twice_runs_once(split, tmp_path):
     assert job.metrics["Split"].elements == len(WANTED)
 
 
+@pytest.mark.night
 def test_functions_and_sql(spark, split, run_job):
     split.main.createOrReplaceTempView("counted")
     doubled = F.udf(lambda v: v * 2, "int")
@@ -120,6 +121,7 @@ def test_the_step_runs_once(split, tmp_path):
     assert job.metrics["Split"].elements == len(WANTED)
 
 
+@pytest.mark.night
 def test_what_is_shown(split, tmp_path):
     assert repr(split) == "Outputs(main: k string, v int, n int; even: k string, n int)"
     assert "<td>even</td><td>k string, n int</td>" in split._repr_html_()

@@ -187,6 +187,7 @@ class TestFailures:
             ("a", "bad", "RuntimeError"),
         ]
 
+    @pytest.mark.night
     def test_a_null_key_is_an_error(self, feed, run_job):
         source = feed(EVENTS)
         source.add(event(None, 1, 0))
@@ -242,6 +243,7 @@ class TestManifest:
 
 
 class TestSideInputs:
+    @pytest.mark.night
     def test_of_a_dataframe(self, spark, feed, run_job):
         prices = spark.createDataFrame([(1, 0.5), (2, 2.5)], "item int, price double")
         source = feed(EVENTS)

@@ -100,6 +100,7 @@ def test_some_of_it(spark, checkpoint, everything):
     assert read_changes(spark, checkpoint, 2, 2).count() == 0
 
 
+@pytest.mark.night
 def test_the_same_through_spark(spark, checkpoint, everything, monkeypatch):
     """As for a remote checkpoint."""
     monkeypatch.setattr(change_frames, "_is_direct", lambda *arguments: False)

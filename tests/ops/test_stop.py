@@ -298,6 +298,7 @@ def test_a_query_that_ends_by_itself_gives_the_lock_back(spark, folder, fresh):
     second.stop()
 
 
+@pytest.mark.night
 def test_a_start_that_fails_gives_the_lock_back(spark, folder, fresh):
     jobs.make_job(spark, folder, fresh, trigger="available now").run()
     with pytest.raises(hf.StateConflict):
