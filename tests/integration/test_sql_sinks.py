@@ -358,6 +358,7 @@ class TestUpsert:
         assert place.rows() == [("a", 1)]
 
 
+@pytest.mark.parametrize("place", [pytest.param("duckdb", marks=pytest.mark.night), "postgres"], indirect=True)
 class TestTablesThatAreThere:
     @pytest.mark.parametrize(
         "declared",
@@ -444,6 +445,7 @@ class TestTablesThatAreThere:
 HOSTILE = ['a"b', "drop table counts; --", "ünï cödé", "select", "%s %d", "$1", "{}", "'", "a.b", "A", "\\x", " ", "\u202eß"]
 
 
+@pytest.mark.parametrize("place", [pytest.param("duckdb", marks=pytest.mark.night), "postgres"], indirect=True)
 class TestNames:
     @pytest.mark.parametrize("upsert", [False, True])
     @pytest.mark.parametrize(
@@ -484,6 +486,7 @@ class TestNames:
             place.sink().open(None, t.StructType([]), None)
 
 
+@pytest.mark.parametrize("place", [pytest.param("duckdb", marks=pytest.mark.night), "postgres"], indirect=True)
 class TestConcurrency:
     def test_many_write_to_one_table_at_once(self, place):
         """Three queries, each micro-batch twice at once: as two drivers of which one is presumed dead."""

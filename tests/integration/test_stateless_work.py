@@ -85,6 +85,7 @@ def test_outputs_of_a_step_are_put_together(split, run_job):
     assert plain(again) == [row for row in plain(found) if row[0] == "a"]
 
 
+@pytest.mark.night
 def test_an_output_that_is_used_twice_runs_once(split, tmp_path):
     main, sink = split.main, hf.sinks.Collect()
     job = hf.Job("twice", checkpoint=str(tmp_path / "checkpoint"), trigger="available now", progress=False)

@@ -197,6 +197,7 @@ def test_both_sources_say_the_same(spark, case):
         assert {k: dict(v.items()) for k, v in again.items()} == {k: dict(v.items()) for k, v in groups.items()}
 
 
+@pytest.mark.night
 def test_what_the_tools_say_is_the_same_without_spark(spark, made, monkeypatch):
     path = made["changelogs and snapshots"]
     key = state_show(None, path, step="running", limit=1).cells[0].key

@@ -326,6 +326,7 @@ def test_a_job_whose_lock_is_taken_over_stops_with_an_error(spark, folder, fresh
     assert [event.event for event in read_history(LocalFiles(), fresh).events] == ["started"]
 
 
+@pytest.mark.night
 def test_a_failed_sign_of_life_does_not_end_a_job(spark, folder, fresh, monkeypatch):
     monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.1)
     job = jobs.make_job(spark, folder, fresh).start()
