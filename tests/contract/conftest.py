@@ -35,14 +35,15 @@ def pytest_collection_modifyitems(config, items):
 
     There every test runs with its elements in one bundle, and the examples also with a crash after every element; the other
     ways of feeding are for the runtime in memory. Of those on Spark, `make test` has what `_is_by_day` says, and
-    `make test-all` the rest; `make test-fast` has the heap in memory only. A backend of one's own has no limits.
+    `make test-all` the rest; `make test-fast` has the heap in memory only. Of the backends in examples, which are two of a
+    kind, one is for the night in memory too. A backend of one's own has no limits.
     """
     own = [item for item in items if "contract/" in item.nodeid]
     left_out = {item.nodeid for item in own if _is_left_out(item.nodeid)}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
     items[:] = [item for item in items if item.nodeid not in left_out]
     for item in own:
-        if "spark-" in item.nodeid and not _is_by_day(item.nodeid):
+        if "memory-lesson" in item.nodeid or ("spark-" in item.nodeid and not _is_by_day(item.nodeid)):
             item.add_marker("night")
         if "run" in item.fixturenames and "memory-heap" not in item.nodeid:
             item.add_marker("slow")
@@ -55,15 +56,15 @@ def _is_left_out(name):
 
 
 def _is_by_day(name):
-    """Of the examples with crashes one in ten with the heap, one in forty with another backend. Of `test_seed_windows`
-    one in six. Of the graphs one, with a restart. Of the other tests one in a hundred. All are chosen by name."""
+    """Of the examples with crashes one in twelve with the heap, one in sixty with another backend. Of `test_seed_windows`
+    one in six. Of the graphs one, with a restart. Of the other tests one in 120. All are chosen by name."""
     if any(long in name for long in LONG_ON_SPARK):
         return False
     if "test_examples" in name:
-        return "crashing" in name and _is_one_in(10 if "spark-heap" in name else 40, name)
+        return "crashing" in name and _is_one_in(12 if "spark-heap" in name else 60, name)
     if "test_graphs" in name:
         return "spark-heap" in name and "restarted" in name and any(graph in name for graph in GRAPHS_BY_DAY)
-    return "spark-heap" in name and _is_one_in(6 if "test_seed_windows" in name else 100, name)
+    return "spark-heap" in name and _is_one_in(6 if "test_seed_windows" in name else 120, name)
 
 
 def _is_one_in(number, name):
