@@ -114,6 +114,7 @@ class TestViews:
         texts = ["4929-1", "", "a.b", "ü…", "very long...", "a\\nb", "\\u202e"]
         assert visit().evaluate(find, texts) == [False, False, False, True, True, True, True]
 
+    @pytest.mark.night
     def test_times_say_their_zone(self, visit):
         page = visit("/state", timezone_id="Asia/Tokyo")
         expect(page.get_by_role("columnheader", name="window UTC")).to_be_visible()
@@ -279,6 +280,7 @@ class TestState:
         page.get_by_label(re.compile("^Keys that begin with")).fill("nobody")
         expect(page.get_by_text("No key begins with this")).to_be_visible()
 
+    @pytest.mark.night
     def test_pages(self, visit):
         page = visit("/state")
         page.get_by_role("button", name="Next").click()

@@ -89,6 +89,7 @@ class Fails(hf.BatchDoFn):
         raise ValueError("no such thing")
 
 
+@pytest.mark.night
 def test_a_failure_says_where(spark, feed, run_job):
     source = feed(EVENTS)
     source.add(event("a", 1, 0))

@@ -141,6 +141,7 @@ class TestSparksOrder:
         source.add({"user_id": 1, "action": "buy"})
         return hf.keyed(source.df, key="user_id", value="action")
 
+    @pytest.mark.night
     def test_the_rows_have_the_states_columns_unless_others_are_given(self, stream, run_job):
         results = stream.flat_map_groups_with_state(lesson, LESSON, self.TIMEOUT)
         assert [(f.name, f.dataType) for f in results.schema.fields] == [(f.name, f.dataType) for f in LESSON.fields]

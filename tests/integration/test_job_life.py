@@ -251,6 +251,7 @@ def test_missing_state_is_named_before_the_job_starts(make, tmp_path, source):
     assert "holdfast checkpoint" in caught.value.todo
 
 
+@pytest.mark.night
 def test_what_a_sink_refuses_comes_whole(make, tmp_path):
     class Full(hf.sinks.Sink):
         def write_batch(self, rows, info):

@@ -168,6 +168,7 @@ def test_rows_without_a_key_are_dead_letters(spark):
         ads(left).join(clicks(right), within=5).collect()
 
 
+@pytest.mark.night
 def test_a_stream_with_itself_and_columns_of_the_same_name(spark):
     ddl = "k string, at timestamp_ntz, v struct<x:int,tags:map<string,int>>, n array<int>"
     when = datetime.datetime(2024, 2, 29, 12)

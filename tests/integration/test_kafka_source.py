@@ -180,6 +180,7 @@ def test_where_reading_begins(kafka, spark, source):
     assert cards("2023-11-14T22:13:20.000001Z") == ["1", "2", "3"]
 
 
+@pytest.mark.night
 def test_only_what_comes_is_read_from_the_latest_on(kafka, spark, source, tmp_path):
     topic = kafka.new_topic()
     kafka.put(topic, payment("before"))

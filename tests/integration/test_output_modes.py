@@ -48,6 +48,7 @@ def test_what_takes_its_place(counts, tmp_path):
     assert sorted(sqlite3.connect(table).execute("SELECT k, n FROM counts")) == [("a", 2), ("b", 1)]
 
 
+@pytest.mark.night
 def test_an_aggregation_of_sparks_has_all_three(feed, tmp_path):
     source = feed("k string, v string", "other")
     source.add({"k": "a", "v": "x"}, {"k": "b", "v": "x"})

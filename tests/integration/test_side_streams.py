@@ -150,6 +150,7 @@ def test_the_same_script_in_memory_and_on_spark():
     assert in_memory.metrics.late == on_spark.metrics.late == 1
 
 
+@pytest.mark.night
 def test_in_a_batch(spark):
     rows = [(u, a, BEGIN + timedelta(seconds=s)) for file in FILES for u, a, s in file if s < 400]
     stream = keyed(spark.createDataFrame(rows, EVENTS)).window_into(WINDOW)

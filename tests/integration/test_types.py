@@ -175,6 +175,7 @@ def test_what_converts_on_spark(spark):
     assert list(row) == [text for _, _, text in CONVERSIONS]
 
 
+@pytest.mark.night
 def test_the_milliseconds_of_a_group_are_no_timestamp(feed, run_job):
     """They must not become a day in January 1970; `getCurrentProcessingTime` is for that."""
     source = feed("k string, v int")

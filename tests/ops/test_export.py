@@ -167,6 +167,7 @@ OTHER_TYPES = {
 }
 
 
+@pytest.mark.night
 def test_values_of_another_type_are_told_all_together(spark, export, tmp_path):
     """Also where the coder of the cell takes anything, in all steps, and with every other problem."""
 
@@ -214,6 +215,7 @@ def test_an_export_apart_from_its_checkpoint(spark, payments, export, tmp_path):
     assert checksums(payments.stopped) == before
 
 
+@pytest.mark.night
 def test_an_export_with_more_than_a_checkpoint_has(spark, export, tmp_path):
     (export / "checkpoint" / "holdfast" / "lock.json").write_text("{}")
     with pytest.raises(CorruptState, match="is not a file of an export"):
