@@ -14,7 +14,7 @@ from integration.sql_places import DuckDBPlace
 COUNTS = "k string, n int"
 
 
-@pytest.fixture(params=[pytest.param("duckdb", marks=pytest.mark.night), "postgres"])
+@pytest.fixture(params=["duckdb", "postgres"])
 def place(request, tmp_path):
     return request.getfixturevalue("postgres") if request.param == "postgres" else DuckDBPlace(tmp_path)
 
@@ -127,6 +127,7 @@ def test_the_job_of_a_restored_savepoint_goes_on_as_well(counts, spark, postgres
     assert postgres.rows(columns="k, n") == [*expected, ("b", 2)]
 
 
+@pytest.mark.parametrize("place", [pytest.param("duckdb", marks=pytest.mark.night), "postgres"], indirect=True)
 def test_two_jobs_write_to_one_table_at_once(feed, place, tmp_path):
     sources = [feed("k string, v int", name) for name in ("one", "two")]
     jobs = []
