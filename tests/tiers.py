@@ -37,7 +37,7 @@ TIERS = {
     tier.name: tier
     for tier in (
         Tier("fast", examples_percent=10, stops=1, kill_rounds=1, fault_seeds="1"),
-        Tier("test", examples_percent=15, stops=3, kill_rounds=1, fault_seeds="1"),
+        Tier("test", examples_percent=12, stops=3, kill_rounds=1, fault_seeds="1"),
         Tier("all", examples_percent=1000, stops=60, kill_rounds=2, fault_seeds="1,2,3"),
     )
 }

@@ -85,6 +85,7 @@ class TestViews:
         expect(page.get_by_role("heading", name="payments", level=1)).to_be_visible()
         expect(page.get_by_text("The job is gone")).to_be_visible()
 
+    @pytest.mark.night
     def test_one_micro_batch_is_a_point_in_the_middle(self, visit, checkpoint):
         shutil.rmtree(checkpoint / "holdfast")
         append(checkpoint, EventRecord("started", 1, run="run 1", job="payments"), batch_record(0))
@@ -99,6 +100,7 @@ class TestViews:
         }"""
         assert chart(page, "Not read yet").locator("canvas").evaluate(middle) > 10
 
+    @pytest.mark.night
     def test_a_clock_that_was_set_back_leaves_the_points_in_order(self, visit):
         find = "async ([at, took]) => (await import('/static/js/chart.js')).ascending(at, took)"
         page = visit()
@@ -106,11 +108,13 @@ class TestViews:
         assert page.evaluate(find, [[1_000, 1_000, 1_000], [0, 0, 0]]) == [0.998, 0.999, 1]
         assert page.evaluate(find, [[], []]) == []
 
+    @pytest.mark.night
     def test_a_text_that_may_be_another_keys_leads_nowhere(self, visit):
         find = "async texts => { const parts = await import('/static/js/parts.js'); return texts.map(parts.isNotWhole); }"
         texts = ["4929-1", "", "a.b", "ü…", "very long...", "a\\nb", "\\u202e"]
         assert visit().evaluate(find, texts) == [False, False, False, True, True, True, True]
 
+    @pytest.mark.night
     def test_times_say_their_zone(self, visit):
         page = visit("/state", timezone_id="Asia/Tokyo")
         expect(page.get_by_role("columnheader", name="window UTC")).to_be_visible()
@@ -148,7 +152,7 @@ class TestViews:
         expect(plot).to_have_attribute("aria-label", re.compile(f"over {BATCHES + 9} points"))
         expect(page).to_have_url(re.compile("range=whole"))
 
-    @pytest.mark.parametrize("resumed", [40, BATCHES - 2])
+    @pytest.mark.parametrize("resumed", [40, pytest.param(BATCHES - 2, marks=pytest.mark.night)])
     def test_a_job_that_goes_back(self, visit, checkpoint, resumed):
         """What it did after that micro-batch never happened, and is not shown any more."""
         page = visit()
@@ -158,6 +162,7 @@ class TestViews:
         append(checkpoint, EventRecord("started", anew[0].at_ms, run="run 2", batch=resumed, job="payments"), *anew)
         expect(plot).to_have_attribute("aria-label", re.compile(f"over {resumed + 3} points"))
 
+    @pytest.mark.night
     def test_a_checkpoint_that_begins_anew(self, visit, checkpoint):
         page = visit()
         plot = chart(page, "Rows per second").get_by_role("img")
@@ -167,12 +172,14 @@ class TestViews:
         expect(plot).to_have_attribute("aria-label", re.compile("over 5 points"))
         expect(page.get_by_text("Reprocessing")).to_have_count(0)
 
+    @pytest.mark.night
     def test_a_chart_as_a_table(self, visit):
         page = visit()
         section = chart(page, "Keys")
         section.get_by_text("As a table").click()
         expect(section.get_by_role("row").nth(1).get_by_role("rowheader")).to_have_text(str(BATCHES - 1))
 
+    @pytest.mark.night
     def test_a_job_without_a_history(self, visit, tmp_path, browser):
         (tmp_path / "new").mkdir()
         with served([tmp_path / "new"], FakeState(batches=[])) as address:
@@ -184,6 +191,7 @@ class TestViews:
             expect(page.get_by_text("Nothing has been committed yet")).to_be_visible()
             page.context.close()
 
+    @pytest.mark.night
     def test_the_graph_has_rates(self, visit):
         page = visit("/graph")
         picture = page.get_by_role("region", name="The graph of the job")
@@ -193,6 +201,7 @@ class TestViews:
         picture.get_by_role("link", name=re.compile("^step alerts")).click()
         expect(page.get_by_role("region", name="State by key and window")).to_be_visible()
 
+    @pytest.mark.night
     def test_key_groups_by_arrow_keys(self, visit):
         page = visit("/keys")
         group = page.get_by_role("button", name=re.compile("^key group 41:"))
@@ -201,6 +210,7 @@ class TestViews:
         page.keyboard.press("ArrowRight")
         expect(page.get_by_role("button", name=re.compile("^key group 42:"))).to_be_focused()
 
+    @pytest.mark.night
     def test_the_api_page(self, visit, address):
         page = visit(job=False)
         page.goto(f"{address.url}api/docs")
@@ -231,6 +241,7 @@ class TestState:
         page.get_by_role("button", name="One micro-batch forward").click()
         expect(cell).to_contain_text("328")
 
+    @pytest.mark.night
     def test_compared_with_another(self, visit):
         page = visit("/state")
         page.get_by_label("Compared with").select_option("53")
@@ -269,6 +280,7 @@ class TestState:
         page.get_by_label(re.compile("^Keys that begin with")).fill("nobody")
         expect(page.get_by_text("No key begins with this")).to_be_visible()
 
+    @pytest.mark.night
     def test_pages(self, visit):
         page = visit("/state")
         page.get_by_role("button", name="Next").click()
@@ -278,6 +290,7 @@ class TestState:
         page.go_back()
         expect(page.get_by_text("keys 1 to 50")).to_be_visible()
 
+    @pytest.mark.night
     def test_a_fast_job_with_slow_answers(self, visit, checkpoint, state):
         """New micro-batches do not give up what is being asked: else nothing would ever be shown."""
         ready, asked = threading.Event(), state.page
@@ -304,6 +317,7 @@ class TestState:
         page.get_by_role("link", name="micro-batch 53", exact=True).click()
         expect(page.get_by_role("region", name="State", exact=True)).to_contain_text("282")
 
+    @pytest.mark.night
     @pytest.mark.parametrize("state", [FakeState(keys=1_000_000)])
     def test_a_million_keys(self, visit, state):
         """However many keys there are, the page has as many rows, and answers at once."""
@@ -328,7 +342,7 @@ class TestState:
 
 
 class TestForEverybody:
-    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.night)])
     def test_axe_finds_nothing_serious(self, visit, address, scheme):
         page = visit(color_scheme=scheme)
         job = page.url
@@ -361,6 +375,7 @@ class TestForEverybody:
         page.keyboard.press("Enter")
         expect(page.get_by_role("region", name="Its life")).to_be_visible()
 
+    @pytest.mark.night
     def test_a_phone(self, visit):
         page = visit(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
         job = page.url
@@ -369,6 +384,7 @@ class TestForEverybody:
             expect(page.get_by_role("region", name=sign).first).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
 
+    @pytest.mark.night
     def test_the_theme(self, visit):
         page = visit(job=False, color_scheme="dark")
         root = page.locator("html")
@@ -378,6 +394,7 @@ class TestForEverybody:
         page.reload()
         expect(root).to_have_attribute("data-theme", "light")
 
+    @pytest.mark.night
     def test_what_is_told_without_being_asked(self, visit, checkpoint):
         """A listener hears of a change of health, and nothing of every micro-batch."""
         page = visit()

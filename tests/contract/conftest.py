@@ -19,9 +19,14 @@ from lesson_store import CustomStateStore
 from sqlite_backend import SqliteBackend
 
 EXAMPLES = {"example": SqliteBackend, "lesson": CustomStateStore}
-# Each of these takes hundreds of micro-batches.
-LONG_ON_SPARK = ("test_state_does_not_pile_up",)
-GRAPHS_BY_DAY = ("diamond", "inner-outputs")
+# Each of these takes dozens or hundreds of micro-batches.
+LONG_ON_SPARK = (
+    "test_state_does_not_pile_up",
+    "test_state_is_bounded",
+    "test_anomaly_model_speaks_only_when",
+    "test_a_late_element_touches_no_state",
+)
+GRAPHS_BY_DAY = ("diamond",)
 RUNTIMES = [(runtime, backend) for runtime in ("memory", "spark") for backend in ("heap", "disk", "example", "lesson")]
 
 
@@ -30,14 +35,15 @@ def pytest_collection_modifyitems(config, items):
 
     There every test runs with its elements in one bundle, and the examples also with a crash after every element; the other
     ways of feeding are for the runtime in memory. Of those on Spark, `make test` has what `_is_by_day` says, and
-    `make test-all` the rest; `make test-fast` has the heap in memory only. A backend of one's own has no limits.
+    `make test-all` the rest; `make test-fast` has the heap in memory only. Of the backends in examples, which are two of a
+    kind, one is for the night in memory too. A backend of one's own has no limits.
     """
     own = [item for item in items if "contract/" in item.nodeid]
     left_out = {item.nodeid for item in own if _is_left_out(item.nodeid)}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
     items[:] = [item for item in items if item.nodeid not in left_out]
     for item in own:
-        if "spark-" in item.nodeid and not _is_by_day(item.nodeid):
+        if "memory-lesson" in item.nodeid or ("spark-" in item.nodeid and not _is_by_day(item.nodeid)):
             item.add_marker("night")
         if "run" in item.fixturenames and "memory-heap" not in item.nodeid:
             item.add_marker("slow")
@@ -50,15 +56,15 @@ def _is_left_out(name):
 
 
 def _is_by_day(name):
-    """Of the examples with crashes one in six with the heap, one in thirty with another backend. Of `test_seed_windows` a
-    third. Of the graphs two, with a restart. Of the other tests one in sixty. All are chosen by name."""
+    """Of the examples with crashes one in twelve with the heap, one in sixty with another backend. Of `test_seed_windows`
+    one in six. Of the graphs one, with a restart. Of the other tests one in 120. All are chosen by name."""
     if any(long in name for long in LONG_ON_SPARK):
         return False
     if "test_examples" in name:
-        return "crashing" in name and _is_one_in(6 if "spark-heap" in name else 30, name)
+        return "crashing" in name and _is_one_in(12 if "spark-heap" in name else 60, name)
     if "test_graphs" in name:
         return "spark-heap" in name and "restarted" in name and any(graph in name for graph in GRAPHS_BY_DAY)
-    return "spark-heap" in name and _is_one_in(3 if "test_seed_windows" in name else 60, name)
+    return "spark-heap" in name and _is_one_in(6 if "test_seed_windows" in name else 120, name)
 
 
 def _is_one_in(number, name):

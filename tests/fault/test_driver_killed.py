@@ -47,8 +47,9 @@ def test_a_run_that_is_never_disturbed(seed, sink, at_once, start, tmp_path):
     assert verdict.valid is True, str(verdict)
 
 
-# By day, the driver of the pipeline is killed between its Delta tables.
-@pytest.mark.parametrize("sink", ["sqlite", *(pytest.param(sink, marks=pytest.mark.night) for sink in ("parquet", "delta"))])
+# By day the driver of the pipeline is killed, which has more steps and more sinks.
+@pytest.mark.night
+@pytest.mark.parametrize("sink", list(SHARED))
 def test_the_driver_is_killed(seed, sink, start, tmp_path):
     place = Place(tmp_path, sink)
     files = make_files(seed, FILES)

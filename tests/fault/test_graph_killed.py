@@ -62,8 +62,8 @@ def moments(seed, kills):
         return Moment("held", draw.randrange(2), written=written)
 
     first = Moment("begun", 0, draw.uniform(0, PHASES["begun"]))
-    later = [held(gaps[0]), watched("committed")]
-    later += [held(gaps[1]), held(gaps[2]), held(0), held(len(SINKS)), *map(watched, ("begun", "state", "active"))]
+    later = [held(gaps[0]), watched("state")]
+    later += [held(gaps[1]), held(gaps[2]), held(0), held(len(SINKS)), *map(watched, ("begun", "committed", "active"))]
     later = later[: kills - 1]
     draw.shuffle(later)
     return [first, *later]
@@ -80,8 +80,8 @@ def is_there(program, moment):
 
 
 def files_for(kills):
-    """Enough that some are left after the last kill."""
-    return 4 + 2 * kills
+    """Enough that some are left after the last kill: before each but the first, at most two micro-batches are let pass."""
+    return 1 + 2 * kills
 
 
 def judge(history, place, files):

@@ -210,7 +210,9 @@ def play(rig, trigger, stops, seed):
     rig.finish()
 
 
-@pytest.mark.parametrize("trigger", TRIGGERS)
+@pytest.mark.parametrize(
+    "trigger", [pytest.param(trigger, marks=[pytest.mark.night] * (trigger == "every")) for trigger in TRIGGERS]
+)
 def test_no_stop_loses_a_micro_batch(tmp_path, trigger, seed):
     play(Rig(tmp_path), trigger, STOPS, seed)
 
@@ -231,13 +233,20 @@ def test_no_stop_loses_a_micro_batch_on_a_busy_machine(tmp_path, seed):
             burner.wait()
 
 
-@pytest.mark.parametrize("signals", [("Ctrl-C", "SIGTERM"), pytest.param(("SIGTERM twice",), marks=pytest.mark.night)])
+@pytest.mark.parametrize(
+    "signals",
+    [
+        ("Ctrl-C",),
+        *(pytest.param(signals, marks=pytest.mark.night) for signals in [("Ctrl-C", "SIGTERM"), ("SIGTERM twice",)]),
+    ],
+)
 def test_signals_from_outside(seed, signals, start, tmp_path):
     """A program with a JVM of its own. Ctrl-C at a terminal reaches all of its processes."""
     place, draw = Place(tmp_path, "sqlite"), random.Random(f"signals {signals} {seed}")
-    files = make_files(seed, 16)
-    write_files(place.input, files)
     sent = signals * max(1, STOPS // 10)
+    # Enough that some are left for each.
+    files = make_files(seed, 4 + 2 * len(sent))
+    write_files(place.input, files)
     history = History(faults_wanted=len(sent))
     for number, how in enumerate(sent):
         program = start(place, "--until-stopped")

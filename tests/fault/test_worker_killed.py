@@ -12,7 +12,7 @@ from .oracle import expected_rows
 from .running import Place, read_sink
 from .stream import make_files, write_files
 
-KILLS = 4 * current_tier().kill_rounds
+KILLS = 6 * current_tier().kill_rounds - 4
 FILES = 8 + 4 * KILLS
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 import holdfast as hf
 from holdfast.testing.spark_runtime import scripted_session
@@ -28,6 +31,7 @@ class Feed:
         self._spark = spark
         self._folder = folder
         self._schema = schema
+        self._arrow = to_arrow_schema(StructType.fromDDL(schema), timezone="UTC")
         self._numbers = itertools.count()
         folder.mkdir()
 
@@ -38,10 +42,20 @@ class Feed:
     def add(self, *rows):
         """Adds a file with these rows (dicts)."""
         name = f"{next(self._numbers):05d}.parquet"
-        frame = self._spark.createDataFrame([tuple(row.values()) for row in rows], self._schema)
-        table = pa.Table.from_batches(frame.toArrow().to_batches())
-        pq.write_table(table, self._folder / f".{name}")
+        pq.write_table(self._table([tuple(row.values()) for row in rows]), self._folder / f".{name}")
         (self._folder / f".{name}").rename(self._folder / name)
+
+    def _table(self, rows):
+        """Without Spark, which takes longer, unless Arrow cannot do it alone."""
+        columns = zip(*rows, strict=True) if rows else [()] * len(self._arrow)
+        try:
+            # Of a time without a zone, Spark and Arrow think differently.
+            if any(isinstance(value, datetime) and value.tzinfo is None for row in rows for value in row):
+                raise ValueError
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, self._arrow, strict=True)]
+            return pa.table(arrays, schema=self._arrow)
+        except (pa.ArrowException, TypeError, ValueError):
+            return pa.Table.from_batches(self._spark.createDataFrame(rows, self._schema).toArrow().to_batches())
 
 
 @pytest.fixture

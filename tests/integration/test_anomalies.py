@@ -124,6 +124,7 @@ def feed_all(source):
     return source.df
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("early", [pytest.param(None, marks=pytest.mark.night), 6])
 def test_side_input(feed, run_job, early):
     trigger = None if early is None else hf.AfterWatermark(early=hf.Repeatedly(hf.AfterCount(early)))

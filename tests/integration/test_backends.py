@@ -95,6 +95,7 @@ class TestOfAJob:
 
         return run_with
 
+    @pytest.mark.night
     def test_it_is_that_of_the_steps_that_have_named_none(self, feed, run_with, tmp_path):
         source, files = feed(EVENTS), []
 

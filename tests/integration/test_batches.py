@@ -51,6 +51,7 @@ class RunningColumns(hf.BatchDoFn):
         yield {"k": batch.row_keys, "n": batch.spread(before) + batch.rank + 1}
 
 
+@pytest.mark.night
 def test_a_job_changes_from_a_dofn_and_back(feed, run_job):
     """Three runs of one job, each with another micro-batch: both kinds of function, the same state."""
     source = feed(EVENTS)
@@ -70,6 +71,7 @@ class Sums(hf.BatchDoFn):
         yield {"k": batch.keys, "at": [window.start.to_utc_datetime(has_tz=True)] * len(batch.keys), "sum": total.read(0)}
 
 
+@pytest.mark.night
 def test_windows_and_late_rows(feed, run_job):
     source = feed(EVENTS)
     source.add(event("a", 1, 0), event("a", 2, 61), event("a", 4, 2))
@@ -87,6 +89,7 @@ class Fails(hf.BatchDoFn):
         raise ValueError("no such thing")
 
 
+@pytest.mark.night
 def test_a_failure_says_where(spark, feed, run_job):
     source = feed(EVENTS)
     source.add(event("a", 1, 0))

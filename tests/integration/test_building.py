@@ -109,10 +109,12 @@ def told(tmp_path_factory):
 
 
 class TestPicklesOfTheScript:
+    @pytest.mark.night
     def test_are_refused_by_the_worker_in_our_words(self, told):
         assert "the class Model is defined in the script itself, which no worker can import" in told[0]
         assert "Use CloudpickleCoder()" in told[0]
 
+    @pytest.mark.night
     def test_cloudpickle_needs_no_package_and_knows_the_class_again(self, told):
         assert told[1] == "[('a', False), ('a', True)]\n"
 

@@ -31,6 +31,7 @@ def plain(rows):
     return sorted(tuple(row) for row in rows)
 
 
+@pytest.mark.night
 def test_a_step_and_rows_that_do_not_reach_it(rows, tmp_path):
     """The source is read once for the step, for what is filtered out before it, and for a copy of everything."""
     df = rows.df
@@ -48,6 +49,7 @@ def test_a_step_and_rows_that_do_not_reach_it(rows, tmp_path):
     assert everything == again == sorted(ROWS)
 
 
+@pytest.mark.night
 def test_together_with_outputs_of_a_step(rows, run_job):
     df = rows.df
     step = counted(df)

@@ -89,7 +89,7 @@ class Falling(hf.sinks.Delta):
             raise OSError("the power is off")
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.night), "upsert"])
 def test_a_micro_batch_that_comes_again_changes_nothing(counts, tmp_path, mode):
     source, rows = counts
     how = {"mode": "upsert", "key": "k"} if mode == "upsert" else {}
@@ -153,7 +153,8 @@ def test_a_job_does_not_start_in_another_mode(counts, tmp_path):
     assert owner == json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
 
 
-@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.night), "upsert"])
+@pytest.mark.night
+@pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_an_older_savepoint(counts, tmp_path, mode):
     """The table goes back with it, also to values that had been replaced."""
     source, rows = counts

@@ -101,6 +101,7 @@ def test_a_checkpoint_taken_back_to_before_the_new_code(feed, run_job, tmp_path,
     assert once == again == [("a", 3.0), ("b", 1.5)]
 
 
+@pytest.mark.night
 def test_a_job_says_what_is_different(feed, tmp_path, capsys):
     source = feed(ROWS)
     add(source, a=1)
@@ -118,7 +119,8 @@ def test_a_job_says_what_is_different(feed, tmp_path, capsys):
     assert "the cell 'seen' is no longer declared; its state is kept" in said
 
 
-@pytest.mark.parametrize("backend", [pytest.param("heap", marks=pytest.mark.night), "disk"])
+@pytest.mark.night
+@pytest.mark.parametrize("backend", ["heap", "disk"])
 def test_cells_expire_by_the_watermark(feed, run_job, backend):
     class Once(hf.DoFn):
         SEEN = hf.ValueStateSpec("seen", ttl=hf.Ttl("1 hour", time="event"))
@@ -169,7 +171,7 @@ class Renamed(hf.DoFn):
 
 @pytest.mark.parametrize(
     ("last", "outputs"),
-    [(Text, 1), pytest.param(Renamed, 1, marks=pytest.mark.night), (Renamed, 2)],
+    [(Text, 1), pytest.param(Renamed, 1, marks=pytest.mark.night), pytest.param(Renamed, 2, marks=pytest.mark.night)],
     ids=["upgraded twice", "name forgotten", "name forgotten, in a line"],
 )
 def test_a_key_without_input_has_every_change(feed, run_job, spark, tmp_path, last, outputs):
@@ -213,6 +215,7 @@ def test_an_upgrade_that_raises_leaves_the_checkpoint_alone(feed, run_job):
     assert rows(run_job(step(source, Cents()))) == [("a", 3.0)]
 
 
+@pytest.mark.night
 def test_code_may_change_freely_until_something_is_committed(feed, run_job):
     """There is nothing stored that it would have to fit."""
 

@@ -125,6 +125,7 @@ def test_a_diamond(rows, explain):
     assert [str(edge.origin) for edge in graph.steps[-1].inputs] == ["left.main", "right.main"]
 
 
+@pytest.mark.night
 def test_one_source_for_several_steps_is_one(rows, source, explain):
     _, graph = explain(*(counted(rows.where(f"v != '{n}'"), f"step {n}") for n in range(5)))
     assert len(graph.sources) == 1

@@ -10,6 +10,7 @@ from integration.functions import Count
 BATCHES = 12
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("steps", [pytest.param(1, marks=pytest.mark.night), 2])
 def test_later_micro_batches_compile_nothing(spark, tmp_path, steps):
     def run(name):

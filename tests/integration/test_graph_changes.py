@@ -124,6 +124,7 @@ def test_steps_come_and_go(jobs, capsys):
     }
 
 
+@pytest.mark.night
 def test_a_timer_waits_for_its_step_to_come_back(jobs):
     """It becomes due while the step is not in the job."""
     jobs.run("one", "timed")
@@ -150,6 +151,7 @@ def test_a_graph_gets_a_step_that_needs_another_clock(jobs):
     assert jobs.run("one", "beside")["one"] == counts(4)
 
 
+@pytest.mark.night
 def test_changes_that_make_no_sense_are_refused(jobs, spark):
     jobs.run("one", "beside")
     with pytest.raises(hf.InvalidStep) as refused:
@@ -199,6 +201,7 @@ def test_sources_stay_in_order(feed, tmp_path):
         run("b")
 
 
+@pytest.mark.night
 def test_sources_that_are_read_several_times_stay_in_order(feed, tmp_path):
     """Spark has an offset for each time that a source is read. An unchanged job must not begin where another source was."""
     inputs = {name: feed("k string, v int, tags array<int>", name) for name in ("left", "right")}

@@ -119,6 +119,7 @@ def test_a_diamond(rows, run):
     assert elements(job) == {"top": 40, "left": 20, "right": 20, "bottom": 40}
 
 
+@pytest.mark.night
 def test_one_source_is_read_once_by_five_steps(rows, run):
     df = rows.df
     frames = [
@@ -164,6 +165,7 @@ def test_outputs_of_inner_steps_and_dead_letters_of_both(rows, run):
     assert all("seven divides" in error for *_, error in dead)
 
 
+@pytest.mark.night
 def test_the_same_output_into_one_step_twice(rows, run):
     first = step(rows.df, "first")
     second = step(first.union(first), "second", value="n")
@@ -172,6 +174,7 @@ def test_the_same_output_into_one_step_twice(rows, run):
     assert elements(job) == {"first": 40, "second": 80}
 
 
+@pytest.mark.night
 def test_a_source_and_a_step_into_one_step(rows, run):
     first = step(rows.df.where("v < 20"), "first")
     both = first.select("k", "n").union(rows.df.select("k", F.col("v").alias("n")).where("n >= 20"))
@@ -196,6 +199,7 @@ def between(rows, run, work):
 ONE = numbered(ROWS)
 
 
+@pytest.mark.night
 def test_where_and_select_between_steps(rows, run):
     def work(first):
         kept = first.where("v != 0").withColumn("v", (F.lit(1000) / F.col("v")).cast("int")).where("v between 30 and 90")
@@ -262,6 +266,7 @@ def test_two_edges_with_joins_do_not_multiply_each_other(spark, rows, run):
     assert written[2] == plain(numbered((k, v) for k, v, n in ONE if n > 1))
 
 
+@pytest.mark.night
 def test_what_cannot_be_between_steps_is_named(rows, run):
     first = step(rows.df, "first")
     twice = F.udf(lambda v: v * 2, "int")
@@ -339,6 +344,7 @@ def test_event_time_windows_and_processing_time_in_one_job(feed, run):
     assert most == [(key, 10 * n) for key in "ab" for n in (1, 2, 3, 4)]
 
 
+@pytest.mark.night
 def test_initial_state_of_steps_that_share_an_operator(spark, rows, run):
     begun = spark.createDataFrame([("a0", 100)], "k string, seen int")
     one = step(rows.df, "one", initial_state=begun)

@@ -50,6 +50,7 @@ def test_state_over_micro_batches(feed, run_job):
     assert sorted(map(tuple, rows)) == [("ann", 2), ("ann", 3), ("bob", 1)]
 
 
+@pytest.mark.night
 def test_sessions_by_event_time(feed, run_job):
     source = feed(EVENTS)
     source.add(event("ann", "login", 0), event("bob", "login", 1))
@@ -140,6 +141,7 @@ class TestSparksOrder:
         source.add({"user_id": 1, "action": "buy"})
         return hf.keyed(source.df, key="user_id", value="action")
 
+    @pytest.mark.night
     def test_the_rows_have_the_states_columns_unless_others_are_given(self, stream, run_job):
         results = stream.flat_map_groups_with_state(lesson, LESSON, self.TIMEOUT)
         assert [(f.name, f.dataType) for f in results.schema.fields] == [(f.name, f.dataType) for f in LESSON.fields]

@@ -83,7 +83,7 @@ def columns(rng):
     }
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.night)])
 def test_as_spark_assigns_them(spark, seed):
     """Each column by itself, all of them in both directions, and some at random."""
     rng = random.Random(seed)

@@ -74,6 +74,7 @@ def test_what_a_step_holds_survives_a_restart(feed, run_job, history, tmp_path):
     assert 0 < history().last.steps["Count"].keys < 40
 
 
+@pytest.mark.night
 def test_a_micro_batch_that_failed_is_counted_once(feed, history, tmp_path):
     source = feed(ROWS)
     add(source, "a", "b")
@@ -104,6 +105,7 @@ def test_a_micro_batch_that_failed_is_counted_once(feed, history, tmp_path):
     assert job.metrics["Count"].elements == 4
 
 
+@pytest.mark.night
 def test_a_query_that_waits_for_rows_does_no_micro_batch(spark, feed, history, tmp_path):
     """Spark reports now and then that there was nothing to do, with the number of the micro-batch that comes next."""
     source = feed(ROWS)
@@ -159,6 +161,7 @@ def test_a_history_that_cannot_be_kept_does_not_stop_a_job(feed, run_job, tmp_pa
     assert "cannot be kept" in caplog.text
 
 
+@pytest.mark.night
 def test_functions_that_count_on_their_own(feed, run_job, history):
     class Counting(hf.DoFn):
         def process(self, element):
@@ -176,6 +179,7 @@ def test_functions_that_count_on_their_own(feed, run_job, history):
     assert step.distributions == {"own/size": (3, 6, 2, 2)}
 
 
+@pytest.mark.night
 def test_the_graph_is_beside_it(feed, run_job, tmp_path):
     source = feed(ROWS)
     add(source, "a")
@@ -239,6 +243,7 @@ def test_a_function_that_is_told_can_stop_the_job(feed, tmp_path):
     assert job.wait(120)
 
 
+@pytest.mark.night
 def test_without_a_history_nothing_is_told(feed, tmp_path, history):
     source = feed(ROWS)
     add(source, "a")

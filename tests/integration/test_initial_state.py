@@ -76,6 +76,7 @@ def test_every_kind_of_cell(spark, feed, run_job):
     assert [tuple(row) for row in rows] == [("a", "5 ([1, 2], ['x'], {'x': 3}) [(10, 1), (20, 2)] 102")]
 
 
+@pytest.mark.night
 def test_a_window_ends_for_a_key_that_only_the_initial_state_has(spark, feed, run_job):
     initial = spark.createDataFrame(
         [("quiet", (second(0), second(60)), 7)], "card string, window struct<start: timestamp, end: timestamp>, count long"

@@ -169,6 +169,7 @@ def test_what_a_job_refuses(spark, feed, tmp_path):
         hf.Job("refuses", checkpoint="x", trigger="now and then")
 
 
+@pytest.mark.night
 def test_a_pause_ends_with_a_stop_and_the_micro_batch_is_left_for_the_next_start(feed, tmp_path):
     """A pause that would outlast the test: what is done shows that it was begun, and that it was given up."""
     source = feed(ROWS)
@@ -189,6 +190,7 @@ def test_a_pause_ends_with_a_stop_and_the_micro_batch_is_left_for_the_next_start
     assert [tuple(row) for row in again.rows] == [("a", 2)]
 
 
+@pytest.mark.night
 def test_between_two_micro_batches_there_is_the_pause(feed, tmp_path):
     source = feed(ROWS)
     source.add({"k": "a", "v": "x"})

@@ -53,6 +53,7 @@ class Both(hf.DoFn):
         yield hf.TaggedOutput("other", element)
 
 
+@pytest.mark.night
 def test_jobs_that_are_started_by_several_threads(make, source, tmp_path):
     stdout = sys.stdout
     sinks = [hf.sinks.Collect() for _ in range(3)]
@@ -91,7 +92,9 @@ def test_two_outputs_need_two_places(source, tmp_path):
     assert len(collect.rows) == 1
 
 
-@pytest.mark.parametrize("end", [lambda: sys.exit(3), lambda: (_ for _ in ()).throw(KeyboardInterrupt)])
+@pytest.mark.parametrize(
+    "end", [lambda: sys.exit(3), pytest.param(lambda: (_ for _ in ()).throw(KeyboardInterrupt), marks=pytest.mark.night)]
+)
 def test_a_sink_that_exits_fails_its_micro_batch(make, tmp_path, end):
     job = make(hf.sinks.ForeachBatch(lambda rows, number: end()), trigger="available now")
     with pytest.raises(hf.JobFailed, match=r"A sink ended with (SystemExit|KeyboardInterrupt)"):
@@ -140,6 +143,7 @@ def test_the_lock_stays_as_long_as_the_handler_writes(make, tmp_path):
     until(lambda: not Path(tmp_path / "checkpoint", LOCK_FILE).exists())
 
 
+@pytest.mark.night
 def test_one_signal_waits_however_long_it_takes(make, tmp_path):
     inside, wrote = threading.Event(), []
 
@@ -180,7 +184,9 @@ def test_who_takes_over_a_path_has_it_alone(spark, make, source, tmp_path):
     assert [tuple(row) for row in spark.read.parquet(str(tmp_path / "rows")).collect()] == [("a", 2, 1)]
 
 
-@pytest.mark.parametrize("fn", [Clocked(), ClockedByEvents()], ids=["no time mode", "event time"])
+@pytest.mark.parametrize(
+    "fn", [pytest.param(Clocked(), marks=pytest.mark.night), ClockedByEvents()], ids=["no time mode", "event time"]
+)
 def test_all_of_a_micro_batch_has_one_time_and_a_replay_sees_it_again(source, tmp_path, fn):
     source.add(*({"k": f"k{n}", "v": "x"} for n in range(50)))
     seen = {}
@@ -225,6 +231,7 @@ def test_a_job_whose_very_first_micro_batch_was_killed_as_it_was_noted(make, sou
     assert ("b", 1) in [tuple(row) for row in sink.rows]
 
 
+@pytest.mark.night
 def test_a_relative_checkpoint_stays_where_it_is(make, source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("holdfast.checkpoint.lock._TRUST_SECONDS", 0.0)
@@ -252,6 +259,7 @@ def test_a_failure_is_not_swallowed_by_a_stop(make):
     job.stop()
 
 
+@pytest.mark.night
 def test_several_that_wait_when_a_worker_dies(make, tmp_path):
     mark = tmp_path / "mark"
 

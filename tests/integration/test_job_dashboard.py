@@ -56,6 +56,7 @@ def test_it_shows_what_the_job_has_committed(feed, tmp_path, capsys):
     assert f"seen: dashboard at {url}" in capsys.readouterr().err
 
 
+@pytest.mark.night
 def test_in_a_browser_while_it_runs(browser, feed, tmp_path):
     """Charts move, the slider goes back to what was, what comes meanwhile does not change that, and a key is text."""
     source = feed("k string, v string")

@@ -43,7 +43,7 @@ def committed(tmp_path):
     return sorted(int(path.name) for path in folder.glob("[0-9]*")) if folder.exists() else []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.night), signal.SIGTERM])
 def test_a_signal_while_run_starts_is_heeded(make, tmp_path, number, capfd):
     sink = hf.sinks.Collect()
     job = make(sink, progress=True)
@@ -111,6 +111,7 @@ def test_a_micro_batch_that_does_not_end_in_time_is_interrupted(make, tmp_path):
     assert committed(tmp_path) == []
 
 
+@pytest.mark.night
 def test_a_sink_may_stop_its_job(make, tmp_path, source):
     source.add({"k": "a", "v": "x"})
     seen = []
@@ -125,6 +126,7 @@ def test_a_sink_may_stop_its_job(make, tmp_path, source):
     assert committed(tmp_path) == [0]
 
 
+@pytest.mark.night
 def test_so_many_micro_batches_each_time(make, source):
     # More than enough: Spark may give two files to one micro-batch after a stop.
     for _ in range(5):
@@ -137,6 +139,7 @@ def test_so_many_micro_batches_each_time(make, source):
     assert seen == [0, 1, 2, 3]
 
 
+@pytest.mark.night
 def test_failures_are_counted_from_the_last_progress(make, source):
     source.add({"k": "a", "v": "x"})
     calls = []
@@ -160,6 +163,7 @@ def test_a_worker_that_dies_is_no_failure_of_the_job(make, tmp_path, capfd):
     assert "life: a Python worker could not be started, or died; starting again, try 2" in capfd.readouterr().err
 
 
+@pytest.mark.night
 def test_one_that_always_dies_is(make, tmp_path):
     mark = tmp_path / "mark"
     mark.mkdir()
@@ -220,6 +224,7 @@ def check_is_clean(text):
         assert internal not in text
 
 
+@pytest.mark.night
 def test_errors_of_a_plain_query_are_clean(spark, source, tmp_path):
     rows = hf.keyed(source.df, key="k", value="v").par_do(Failing(), output=OUTPUT)
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "plain")).start()
@@ -246,6 +251,7 @@ def test_missing_state_is_named_before_the_job_starts(make, tmp_path, source):
     assert "holdfast checkpoint" in caught.value.todo
 
 
+@pytest.mark.night
 def test_what_a_sink_refuses_comes_whole(make, tmp_path):
     class Full(hf.sinks.Sink):
         def write_batch(self, rows, info):
@@ -269,6 +275,7 @@ def test_a_sink_may_refuse_before_anything_is_processed(make, tmp_path):
     assert not (tmp_path / "checkpoint" / "offsets").exists()
 
 
+@pytest.mark.night
 def test_a_parquet_sink_of_a_job_that_wrote_nothing_can_be_read(spark, feed, tmp_path):
     source = feed(ROWS, "nothing")
 

@@ -101,7 +101,11 @@ def kept(spark, checkpoint, within, how):
 
 @pytest.mark.parametrize(
     ("how", "within"),
-    [("inner", 10), pytest.param("left", (0, "10 seconds"), marks=pytest.mark.night), ("outer", ("-3 seconds", 5))],
+    [
+        ("inner", 10),
+        pytest.param("left", (0, "10 seconds"), marks=pytest.mark.night),
+        pytest.param("outer", ("-3 seconds", 5), marks=pytest.mark.night),
+    ],
 )
 def test_two_streams(spark, feed, run_job, tmp_path, how, within):
     left_source, right_source = feed(ADS, "ads"), feed(CLICKS, "clicks")
@@ -119,6 +123,7 @@ def test_two_streams(spark, feed, run_job, tmp_path, how, within):
     assert sorted(kept(spark, tmp_path / "checkpoint", within, how)) == [("left", 99), ("right", 99)]
 
 
+@pytest.mark.night
 def test_after_another_step(feed, run_job):
     """One side is what a step gave, which has the watermark of the stream above it."""
     left_source, right_source = feed(ADS, "ads"), feed(CLICKS, "clicks")
@@ -163,6 +168,7 @@ def test_rows_without_a_key_are_dead_letters(spark):
         ads(left).join(clicks(right), within=5).collect()
 
 
+@pytest.mark.night
 def test_a_stream_with_itself_and_columns_of_the_same_name(spark):
     ddl = "k string, at timestamp_ntz, v struct<x:int,tags:map<string,int>>, n array<int>"
     when = datetime.datetime(2024, 2, 29, 12)

@@ -74,7 +74,7 @@ def test_keys_values_and_headers_of_ones_own(kafka, spark, sink):
     }
 
 
-@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize("key", [pytest.param(None, marks=pytest.mark.night), "k"])
 def test_a_micro_batch_that_comes_again_has_the_same_ids(kafka, spark, sink, key, monkeypatch):
     """In another order, and spread over other partitions; with equal rows, and rows without a key."""
     topic = kafka.new_topic(partitions=3)
@@ -92,6 +92,7 @@ def test_a_micro_batch_that_comes_again_has_the_same_ids(kafka, spark, sink, key
     assert Counter(record.value for record in once(records)) == wanted
 
 
+@pytest.mark.night
 def test_other_micro_batches_have_other_ids(kafka, spark, sink):
     topic = kafka.new_topic()
     rows = spark.createDataFrame([("a",)], "k string")
@@ -100,6 +101,7 @@ def test_other_micro_batches_have_other_ids(kafka, spark, sink):
     assert len(set(ids(kafka.records(topic)))) == 4
 
 
+@pytest.mark.night
 def test_other_topics_have_other_ids(kafka, spark, sink):
     topics = [kafka.new_topic(), kafka.new_topic()]
     for topic in topics:
@@ -174,6 +176,7 @@ def test_it_writes_with_a_password(kafka, spark, tmp_path):
     assert len(kafka.records(topic)) == 3
 
 
+@pytest.mark.night
 def test_a_record_that_is_too_large_fails_the_job(kafka, spark, sink, feed, tmp_path):
     rows = feed("k string, v string")
     rows.add({"k": "a", "v": "x" * (2 << 20)})
@@ -186,6 +189,7 @@ def test_a_record_that_is_too_large_fails_the_job(kafka, spark, sink, feed, tmp_
     assert len(kafka.records(topic)) == 1
 
 
+@pytest.mark.night
 def test_a_topic_that_is_not_there(kafka, sink, source, make):
     with pytest.raises(hf.JobFailed, match="a Kafka topic does not exist"):
         make(sink("no-such-topic", options={"kafka.max.block.ms": 500}), trigger="available now").run()

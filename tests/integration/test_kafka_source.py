@@ -120,6 +120,7 @@ def test_bytes_texts_and_avro(kafka, spark, source):
     assert read(value=hf.sources.Raw(), tombstones="skip") == (raw, [])
 
 
+@pytest.mark.night
 def test_a_malformed_record_fails_the_job_if_that_was_asked_for(kafka, spark, source, run_job):
     topic = kafka.new_topic()
     kafka.put(topic, payment("a"), "no json")
@@ -147,6 +148,7 @@ def test_a_step_over_a_topic_goes_on_after_a_restart(kafka, spark, source, run_j
     assert counted() == [("a", 3)]
 
 
+@pytest.mark.night
 def test_one_topic_is_read_once_for_several_steps(kafka, spark, source, tmp_path):
     topic = kafka.new_topic()
     kafka.put(topic, payment("a", 1), payment("b", 2), "poison", payment("a", 3))
@@ -178,6 +180,7 @@ def test_where_reading_begins(kafka, spark, source):
     assert cards("2023-11-14T22:13:20.000001Z") == ["1", "2", "3"]
 
 
+@pytest.mark.night
 def test_only_what_comes_is_read_from_the_latest_on(kafka, spark, source, tmp_path):
     topic = kafka.new_topic()
     kafka.put(topic, payment("before"))
@@ -221,6 +224,7 @@ def test_the_broker_is_restarted_under_a_running_job(kafka, spark, source, tmp_p
     assert sorted(tuple(row) for row in sink.rows) == [("1", 1), ("2", 1)]
 
 
+@pytest.mark.night
 def test_what_can_be_is_decided_once(kafka, spark, source, tmp_path):
     """A record is ahead of its micro-batch. When that comes again, its time has come; it is malformed still."""
     reason = "Event time later than 0 seconds from now - at `$.at`"
@@ -270,11 +274,13 @@ def test_records_that_kafka_has_deleted_fail_the_job(kafka, spark, source, run_j
     assert [row.card for row in run_job(rows)[0]] == ["4"]
 
 
+@pytest.mark.night
 def test_a_topic_that_is_not_there(kafka, spark, source, run_job):
     with pytest.raises(hf.JobFailed, match="a Kafka topic does not exist"):
         run_job(source("no-such-topic").read(spark).main)
 
 
+@pytest.mark.night
 def test_names_of_columns(kafka, spark, source):
     schema = "main string, letter int, now timestamp, value string, reason string, `a.b` int, `c``d` struct<`e.f`: int>"
     topic = kafka.new_topic()
@@ -285,6 +291,7 @@ def test_names_of_columns(kafka, spark, source):
     assert outputs.dead_letter.count() == 1
 
 
+@pytest.mark.night
 def test_another_time_zone(kafka, spark, source):
     topic = kafka.new_topic()
     kafka.put(topic, payment("z", at="2024-07-01T10:00:00Z"), payment("local", at="2024-07-01T12:00:00"))
@@ -326,6 +333,7 @@ class TestSecrets:
         assert len(files) > 10
         assert [text for text in [*told, *files] if PASSWORD in text] == []
 
+    @pytest.mark.night
     def test_a_wrong_one_is_not_shown(self, kafka, spark, tmp_path):
         topic = kafka.new_topic()
         (tmp_path / "secret").write_text("wrong-password")

@@ -47,6 +47,7 @@ def test_what_is_over_the_limit_is_an_output(feed, run_job):
     assert [row.asDict() for row in diverted] == [{"k": "a", "v": "3"}]
 
 
+@pytest.mark.night
 def test_hot_and_heavy_keys(feed, tmp_path):
     source = feed(ROWS)
     source.add(*({"k": "busy", "v": "x"} for _ in range(20)), {"k": "heavy", "v": "y" * 1_000})

@@ -89,6 +89,7 @@ def test_both_ways_tell_the_same(feed, heard, tmp_path):
     assert any(report.observedMetrics for report in by_text.reports)
 
 
+@pytest.mark.night
 def test_it_ends(feed, spark, tmp_path):
     heard = Heard()
     listening.listen(spark, heard)()

@@ -27,7 +27,7 @@ def written(frame, mode, folder):
     return [rows for rows in found if rows]
 
 
-@pytest.mark.parametrize("mode", ["append", "update"])
+@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.night), "update"])
 def test_both_give_what_the_function_gave(counts, tmp_path, mode):
     assert written(counts, mode, tmp_path) == [[("a", 1), ("b", 1)], [("a", 2)]]
 
@@ -37,6 +37,7 @@ def test_complete_is_refused_by_spark(counts, tmp_path):
         written(counts, "complete", tmp_path)
 
 
+@pytest.mark.night
 def test_what_takes_its_place(counts, tmp_path):
     """One row for each key, the newest."""
     table = tmp_path / "counts.sqlite"
@@ -47,6 +48,7 @@ def test_what_takes_its_place(counts, tmp_path):
     assert sorted(sqlite3.connect(table).execute("SELECT k, n FROM counts")) == [("a", 2), ("b", 1)]
 
 
+@pytest.mark.night
 def test_an_aggregation_of_sparks_has_all_three(feed, tmp_path):
     source = feed("k string, v string", "other")
     source.add({"k": "a", "v": "x"}, {"k": "b", "v": "x"})

@@ -139,7 +139,7 @@ class TestTrouble:
         counted = postgres.execute("SELECT n, count(*) FROM counts GROUP BY n ORDER BY n")
         assert counted == [(batch, 20) for batch in range(len(cuts))]
 
-    @pytest.mark.parametrize("mode", ["append", "upsert"])
+    @pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.night), "upsert"])
     def test_the_server_is_killed_and_restarted_while_rows_come(self, postgres, mode):
         failed, number = [], 40
         sink = postgres.sink() if mode == "append" else postgres.sink().upserting(Upsert(("n",)))
@@ -165,6 +165,7 @@ class TestTrouble:
         found = postgres.execute("SELECT count(*), count(DISTINCT n) FROM counts")
         assert found == [(number * 50, number * 50)]
 
+    @pytest.mark.night
     def test_a_lock_that_another_keeps(self, postgres):
         sink = postgres.sink(retry_for=1)
         sink.open(None, SCHEMA, None)

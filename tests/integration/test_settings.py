@@ -66,6 +66,7 @@ def written(df, tmp_path):
     return batches
 
 
+@pytest.mark.night
 def test_a_plain_query(own, source, tmp_path):
     before = dict(own.conf.getAll)
     df = counted(source)

@@ -81,6 +81,7 @@ def plain(rows):
     return sorted(map(tuple, rows))
 
 
+@pytest.mark.night
 def test_events_wait_for_the_model_of_their_window(events, run_job):
     [found] = run_job(predictions(events))
     assert plain(found) == wanted()
@@ -116,6 +117,7 @@ def test_in_a_job_with_several_sinks_that_is_stopped_and_started(spark, feed, ru
     assert sorted(letters) == [("bob", 1.0, "process")]
 
 
+@pytest.mark.night
 def test_the_same_script_in_memory_and_on_spark():
     from holdfast.testing import SideStream, TestStream, run
 
@@ -148,6 +150,7 @@ def test_the_same_script_in_memory_and_on_spark():
     assert in_memory.metrics.late == on_spark.metrics.late == 1
 
 
+@pytest.mark.night
 def test_in_a_batch(spark):
     rows = [(u, a, BEGIN + timedelta(seconds=s)) for file in FILES for u, a, s in file if s < 400]
     stream = keyed(spark.createDataFrame(rows, EVENTS)).window_into(WINDOW)

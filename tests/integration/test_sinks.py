@@ -392,6 +392,7 @@ class TestPlans:
 
 
 class TestJobs:
+    @pytest.mark.night
     def test_a_new_checkpoint_on_a_path_that_is_taken(self, spark, feed, tmp_path):
         source = feed("k string, v int")
         source.add(*({"k": "a", "v": n} for n in range(5)))

@@ -71,6 +71,7 @@ def test_a_micro_batch_that_comes_again_changes_nothing(counts, place, tmp_path)
     assert noted == [("all", 2, 1), ("newest", 2, 1)]
 
 
+@pytest.mark.night
 def test_an_older_savepoint(counts, postgres, tmp_path):
     """Appended rows go back with it; the rows of another query beside them stay."""
     source, rows = counts
@@ -126,6 +127,7 @@ def test_the_job_of_a_restored_savepoint_goes_on_as_well(counts, spark, postgres
     assert postgres.rows(columns="k, n") == [*expected, ("b", 2)]
 
 
+@pytest.mark.parametrize("place", [pytest.param("duckdb", marks=pytest.mark.night), "postgres"], indirect=True)
 def test_two_jobs_write_to_one_table_at_once(feed, place, tmp_path):
     sources = [feed("k string, v int", name) for name in ("one", "two")]
     jobs = []

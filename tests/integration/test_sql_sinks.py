@@ -358,6 +358,7 @@ class TestUpsert:
         assert place.rows() == [("a", 1)]
 
 
+@pytest.mark.parametrize("place", [pytest.param("duckdb", marks=pytest.mark.night), "postgres"], indirect=True)
 class TestTablesThatAreThere:
     @pytest.mark.parametrize(
         "declared",
@@ -444,9 +445,17 @@ class TestTablesThatAreThere:
 HOSTILE = ['a"b', "drop table counts; --", "ünï cödé", "select", "%s %d", "$1", "{}", "'", "a.b", "A", "\\x", " ", "\u202eß"]
 
 
+@pytest.mark.parametrize("place", [pytest.param("duckdb", marks=pytest.mark.night), "postgres"], indirect=True)
 class TestNames:
     @pytest.mark.parametrize("upsert", [False, True])
-    @pytest.mark.parametrize("table", ['a"b', "select", "excluded", "; drop table %s $1 {} '"])
+    @pytest.mark.parametrize(
+        "table",
+        [
+            'a"b',
+            *(pytest.param(name, marks=pytest.mark.night) for name in ("select", "excluded")),
+            "; drop table %s $1 {} '",
+        ],
+    )
     def test_names_are_names(self, place, table, upsert):
         sink = place.sink(table, **({} if upsert else {"batch_column": '"%s'}))
         sink = sink.upserting(Upsert(tuple(HOSTILE[:-1]))) if upsert else sink
@@ -477,6 +486,7 @@ class TestNames:
             place.sink().open(None, t.StructType([]), None)
 
 
+@pytest.mark.parametrize("place", [pytest.param("duckdb", marks=pytest.mark.night), "postgres"], indirect=True)
 class TestConcurrency:
     def test_many_write_to_one_table_at_once(self, place):
         """Three queries, each micro-batch twice at once: as two drivers of which one is presumed dead."""

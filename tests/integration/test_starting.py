@@ -64,6 +64,7 @@ def test_it_ends_and_goes_on_at_the_next_start(source, spark, tmp_path):
     assert rows == [("a", 3)]
 
 
+@pytest.mark.night
 def test_a_query_that_is_not_to_end_still_waits_for_its_timers(source, tmp_path):
     """Its empty micro-batches, in which timers fire, are not taken from it."""
 

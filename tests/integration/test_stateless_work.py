@@ -85,6 +85,7 @@ def test_outputs_of_a_step_are_put_together(split, run_job):
     assert plain(again) == [row for row in plain(found) if row[0] == "a"]
 
 
+@pytest.mark.night
 def test_an_output_that_is_used_twice_runs_once(split, tmp_path):
     main, sink = split.main, hf.sinks.Collect()
     job = hf.Job("twice", checkpoint=str(tmp_path / "checkpoint"), trigger="available now", progress=False)
@@ -93,6 +94,7 @@ def test_an_output_that_is_used_twice_runs_once(split, tmp_path):
     assert job.metrics["Split"].elements == len(WANTED)
 
 
+@pytest.mark.night
 def test_functions_and_sql(spark, split, run_job):
     split.main.createOrReplaceTempView("counted")
     doubled = F.udf(lambda v: v * 2, "int")
@@ -120,6 +122,7 @@ def test_the_step_runs_once(split, tmp_path):
     assert job.metrics["Split"].elements == len(WANTED)
 
 
+@pytest.mark.night
 def test_what_is_shown(split, tmp_path):
     assert repr(split) == "Outputs(main: k string, v int, n int; even: k string, n int)"
     assert "<td>even</td><td>k string, n int</td>" in split._repr_html_()
@@ -232,6 +235,7 @@ def test_a_stateful_operator_of_sparks_own_is_no_step(split, run_job):
     assert plain(found) == [("a", 2), ("a", 4), ("b", 2), ("b", 4), ("c", 2)]
 
 
+@pytest.mark.night
 def test_the_length_of_plans_as_text_does_not_matter(spark, split, run_job):
     option = "spark.sql.maxPlanStringLength"
     spark.conf.set(option, "100")

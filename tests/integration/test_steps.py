@@ -74,7 +74,7 @@ class TestOutputs:
     @pytest.mark.parametrize(
         ("fn", "says"),
         [
-            (WrongWidth(), "it has 1 values, but the schema has 2 columns"),
+            pytest.param(WrongWidth(), "it has 1 values, but the schema has 2 columns", marks=pytest.mark.night),
             (WrongType(), "the column 'n' is int, but 'many' (a str) does not fit: it takes whole numbers"),
         ],
     )
@@ -88,6 +88,7 @@ class TestOutputs:
 
 
 class TestTime:
+    @pytest.mark.night
     def test_an_aggregation_with_dead_letters_tells_late_elements_apart(self, feed, run_job):
         rows = feed("k string, v int, at timestamp")
         for second in (0, 100, 200, 5):
@@ -118,6 +119,7 @@ class TestTime:
         assert pairs((row.k, row.total) for row in done) == [("a", 3), ("b", 10)]
         assert pairs(late) == [("a", 100)]
 
+    @pytest.mark.night
     def test_timers_of_both_domains_in_one_function(self, feed, run_job):
         source = feed(EVENTS)
         source.add(event("a", 1, 0))
@@ -128,6 +130,7 @@ class TestTime:
         assert ("a", "soon") in pairs(rows)
         assert ("a", "later") in pairs(rows)
 
+    @pytest.mark.night
     def test_steps_chain(self, feed, run_job):
         source = feed(EVENTS)
         source.add(event("a", 1, 0), event("b", 2, 5), event("a", 3, 12))
@@ -184,6 +187,7 @@ class TestFailures:
             ("a", "bad", "RuntimeError"),
         ]
 
+    @pytest.mark.night
     def test_a_null_key_is_an_error(self, feed, run_job):
         source = feed(EVENTS)
         source.add(event(None, 1, 0))
@@ -201,7 +205,7 @@ class TestFailures:
 
 
 class TestManifest:
-    @pytest.mark.parametrize("through", ["job", "spark"])
+    @pytest.mark.parametrize("through", ["job", pytest.param("spark", marks=pytest.mark.night)])
     @pytest.mark.parametrize(
         ("change", "says"),
         [
@@ -239,6 +243,7 @@ class TestManifest:
 
 
 class TestSideInputs:
+    @pytest.mark.night
     def test_of_a_dataframe(self, spark, feed, run_job):
         prices = spark.createDataFrame([(1, 0.5), (2, 2.5)], "item int, price double")
         source = feed(EVENTS)

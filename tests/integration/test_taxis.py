@@ -138,7 +138,9 @@ def test_lifting_changes_nothing(feed, run_job, rides, windows):
     assert_same(results(row for row in found if row.zone != "nowhere"), expected(rides, windows))
 
 
-@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize(
+    "windows", [*(pytest.param(name, marks=pytest.mark.night) for name in ("hourly", "sliding")), "sessions"]
+)
 def test_a_table_of_all_rides_gives_the_same(spark, rides, windows):
     df = spark.createDataFrame([tuple(row.values()) for row in rows(rides)], RIDES)
     assert_same(results(per_zone(df, windows).collect()), expected(rides, windows))

@@ -56,6 +56,7 @@ def job_of(spark, broker, topic, checkpoint, sink):
     return job.write(rows, sink, mode="upsert", key=["zone", "hour"])
 
 
+@pytest.mark.night
 def test_trips_and_revenue_of_each_zone_and_hour(spark, kafka, postgres, rides, tmp_path):
     topic = kafka.new_topic(partitions=2)
     half = len(rides) // 2

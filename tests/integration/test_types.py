@@ -33,10 +33,16 @@ TYPES: list[Any] = [
     ("array<int>", [1, 2], []),
     ("struct<x:int,y:string>", (1, "a"), (2, None)),
 ]
+BY_DAY = ("string", "bigint", "decimal(20,4)", "timestamp", "struct<x:int,y:string>")
 VALUE_ONLY: list[Any] = [
     ("map<string,int>", {"a": 1}, {}),
     ("array<struct<x:int,m:map<string,double>>>", [(1, {"a": 0.5})], [(2, None)]),
 ]
+
+
+def each(types):
+    """A test for each; for most of them at night."""
+    return [pytest.param(*one, id=one[0], marks=[pytest.mark.night] * (one[0] not in BY_DAY)) for one in types]
 
 
 def rows_of(spark, ddl, *rows):
@@ -44,7 +50,7 @@ def rows_of(spark, ddl, *rows):
     return spark.createDataFrame(list(rows), ddl)
 
 
-@pytest.mark.parametrize(("kind", "one", "other"), TYPES, ids=[kind for kind, *_ in TYPES])
+@pytest.mark.parametrize(("kind", "one", "other"), each(TYPES))
 def test_as_key(spark, kind, one, other):
     df = rows_of(spark, f"k {kind}, v int", (one, 1), (other, 1), (one, 1))
     counts = hf.keyed(df, key="k", value="v").par_do(Count(), output=f"k {kind}, n int")
@@ -53,7 +59,7 @@ def test_as_key(spark, kind, one, other):
     assert sorted(latest.collect(), key=str) == sorted(expected.selectExpr("k", "cast(n as int) n").collect(), key=str)
 
 
-@pytest.mark.parametrize(("kind", "one", "other"), TYPES + VALUE_ONLY, ids=[kind for kind, *_ in TYPES + VALUE_ONLY])
+@pytest.mark.parametrize(("kind", "one", "other"), each(TYPES + VALUE_ONLY))
 def test_as_value_and_output(spark, kind, one, other):
     df = rows_of(spark, f"k string, v {kind}", ("a", one), ("a", other), ("a", None), ("b", one))
     echoed = hf.keyed(df, key="k", value="v").par_do(Echo(), output=f"k string, v {kind}, again boolean")
@@ -169,6 +175,7 @@ def test_what_converts_on_spark(spark):
     assert list(row) == [text for _, _, text in CONVERSIONS]
 
 
+@pytest.mark.night
 def test_the_milliseconds_of_a_group_are_no_timestamp(feed, run_job):
     """They must not become a day in January 1970; `getCurrentProcessingTime` is for that."""
     source = feed("k string, v int")

@@ -81,6 +81,7 @@ BATCHES = [
 ]
 
 
+@pytest.mark.night
 def test_early_and_late_panes_replace_each_other(feed, tmp_path):
     source, sink, panes = feed("k string, v int, at timestamp"), Watched(tmp_path / "rows.db", "sums"), Panes()
     for events in BATCHES:
@@ -157,6 +158,7 @@ def test_the_last_row_of_a_micro_batch_wins(counts, tmp_path):
     assert sorted(map(tuple, held.rows)) == [(f"k{n}", 60) for n in range(7)]
 
 
+@pytest.mark.night
 def test_one_output_is_upserted_and_another_appended(feed, tmp_path):
     source = feed("k string, v int")
     source.add(*({"k": "a", "v": v} for v in (1, 2, 4, 7)))
@@ -169,6 +171,7 @@ def test_one_output_is_upserted_and_another_appended(feed, tmp_path):
     assert table_rows(tmp_path / "rows.db", "odds") == [("a", 1), ("a", 7)]
 
 
+@pytest.mark.night
 def test_a_job_does_not_start_in_another_mode(counts, tmp_path):
     source, rows = counts
     source.add({"k": "a", "v": 1})
@@ -255,6 +258,7 @@ def test_sinks_of_users(counts, tmp_path):
         job_at(tmp_path).write(rows, Appended(), mode="upsert", key="k")
 
 
+@pytest.mark.night
 def test_a_row_without_a_key_fails_its_micro_batch_and_a_filter_mends_it(counts, tmp_path):
     source, rows = counts
     rows = rows.selectExpr("nullif(k, 'b') AS k", "n")

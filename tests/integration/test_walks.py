@@ -21,8 +21,6 @@ from documents import WALKS, Block, blocks, name_of
 _FILE = re.compile(r"<!-- file: ([\w./-]+) -->")
 SAYS = "<!-- says -->"
 INSTALLING = ("pip install", "python -m venv", "python3 -m venv", ". .venv/")
-BY_NIGHT = {"tutorial.md"}
-"""It starts Spark many times."""
 
 
 class Walk:
@@ -62,9 +60,9 @@ def assert_says(said: str, block: Block) -> None:
         place = found + len(line.strip())
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.night] * (page.name in BY_NIGHT)) for page in WALKS], ids=name_of
-)
+# They start Spark many times.
+@pytest.mark.night
+@pytest.mark.parametrize("page", WALKS, ids=name_of)
 def test_the_page_to_the_letter(page, tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()

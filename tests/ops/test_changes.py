@@ -100,6 +100,7 @@ def test_some_of_it(spark, checkpoint, everything):
     assert read_changes(spark, checkpoint, 2, 2).count() == 0
 
 
+@pytest.mark.night
 def test_the_same_through_spark(spark, checkpoint, everything, monkeypatch):
     """As for a remote checkpoint."""
     monkeypatch.setattr(change_frames, "_is_direct", lambda *arguments: False)
@@ -129,6 +130,7 @@ def test_a_stream_has_every_change_once(spark, everything, tmp_path):
     assert follower.rows() == everything
 
 
+@pytest.mark.night
 def test_a_stream_begins_where_the_job_is(spark, everything, tmp_path):
     path = Path(copied(tmp_path / "copy"))
     aside = truncated(path, 2)

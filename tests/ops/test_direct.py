@@ -28,33 +28,61 @@ from .shared import payments as shared_payments
 
 CODEC = "spark.sql.streaming.stateStore.compression.codec"
 STORED = Path(__file__).parent.parent / "stored"
+RESTARTED = ((0, 1), (2,))
+"""The files of a job that is restarted in between."""
 
 
 @pytest.fixture(scope="module")
 def made(spark, tmp_path_factory):
     """Checkpoints by what is special about them."""
-    folder = tmp_path_factory.mktemp("direct")
-    disk = Payments(spark, folder / "disk")
-    readings = Readings(spark, folder / "readings")
-    for batches in ((0, 1), (2,)):
-        # Restarted in between.
-        disk.add(*batches)
-        disk.run(backend="disk", key_groups=4)
-        readings.add(*batches)
-        with_zstd(spark, lambda: readings.run(folder / "shared"))
-    plain = shared_payments().checkpoint
-    found = {"changelogs and snapshots": plain, "disk": disk.checkpoint, "shared operator, zstd": str(folder / "shared")}
-    only = found["changelogs only"] = str(moved_copy(Path(plain), folder / "changelogs"))
-    for snapshot in Path(only).glob("state/*/*/*.zip"):
-        snapshot.unlink()
-    for name, options in (("rescaled", {"partitions": 3}), ("regrouped", {"key_groups": 5})):
-        found[name] = str(moved_copy(Path(plain), folder / name))
-        rescale(spark, found[name], **options)
-    with tarfile.open(STORED / "every-cell@0.1.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
-    found["of an earlier version"] = str(folder / "every-cell" / "checkpoint")
-    place_schemas(open_checkpoint(None, found["of an earlier version"]), found["of an earlier version"])
-    return found
+    return Made(spark, tmp_path_factory.mktemp("direct"))
+
+
+class Made(dict[str, str]):
+    """Each checkpoint is made when it is asked for."""
+
+    def __init__(self, spark, folder):
+        super().__init__()
+        self.spark = spark
+        self.folder = folder
+
+    def __missing__(self, name):
+        makers = {"disk": self.disk, "of an earlier version": self.earlier, "shared operator, zstd": self.sharing}
+        path = self[name] = makers[name]() if name in makers else self.copied(name)
+        return path
+
+    def copied(self, name):
+        plain = shared_payments().checkpoint
+        if name == "changelogs and snapshots":
+            return plain
+        copy = str(moved_copy(Path(plain), self.folder / name.replace(" ", "-")))
+        if name == "changelogs only":
+            for snapshot in Path(copy).glob("state/*/*/*.zip"):
+                snapshot.unlink()
+        else:
+            rescale(self.spark, copy, **{"rescaled": {"partitions": 3}, "regrouped": {"key_groups": 5}}[name])
+        return copy
+
+    def disk(self):
+        payments = Payments(self.spark, self.folder / "disk")
+        for batches in RESTARTED:
+            payments.add(*batches)
+            payments.run(backend="disk", key_groups=4)
+        return payments.checkpoint
+
+    def sharing(self):
+        readings = Readings(self.spark, self.folder / "readings")
+        for batches in RESTARTED:
+            readings.add(*batches)
+            with_zstd(self.spark, lambda: readings.run(self.folder / "shared"))
+        return str(self.folder / "shared")
+
+    def earlier(self):
+        with tarfile.open(STORED / "every-cell@0.1.tar.gz") as archive:
+            archive.extractall(self.folder, filter="data")
+        path = str(self.folder / "every-cell" / "checkpoint")
+        place_schemas(open_checkpoint(None, path), path)
+        return path
 
 
 def with_zstd(spark, work):
@@ -69,10 +97,10 @@ def with_zstd(spark, work):
 CASES = [
     "changelogs and snapshots",
     "changelogs only",
-    "disk",
+    pytest.param("disk", marks=pytest.mark.night),
     "of an earlier version",
-    "regrouped",
-    "rescaled",
+    pytest.param("regrouped", marks=pytest.mark.night),
+    pytest.param("rescaled", marks=pytest.mark.night),
     "shared operator, zstd",
 ]
 
@@ -169,6 +197,7 @@ def test_both_sources_say_the_same(spark, case):
         assert {k: dict(v.items()) for k, v in again.items()} == {k: dict(v.items()) for k, v in groups.items()}
 
 
+@pytest.mark.night
 def test_what_the_tools_say_is_the_same_without_spark(spark, made, monkeypatch):
     path = made["changelogs and snapshots"]
     key = state_show(None, path, step="running", limit=1).cells[0].key
@@ -227,7 +256,7 @@ def test_a_reader_sees_what_is_replaced(made, tmp_path):
     reader = StateReader(str(path))
     before = [reader.page(step.name, limit=1000) for step in reader.steps()]
     shutil.rmtree(path)
-    shutil.copytree(made["disk"], path)
+    shutil.copytree(made["shared operator, zstd"], path)
     after = [reader.page(step.name, limit=1000) for step in reader.steps()]
-    assert after == [StateReader(made["disk"]).page(step.name, limit=1000) for step in reader.steps()]
+    assert after == [StateReader(made["shared operator, zstd"]).page(step.name, limit=1000) for step in reader.steps()]
     assert after != before

@@ -59,6 +59,7 @@ def test_the_ranges_are_those_of_the_project():
     assert set(listed) - known == set()
 
 
+@pytest.mark.night
 def test_this_machine_is_well(capfd):
     assert main(["doctor", "--json"]) == 0
     result = json.loads(capfd.readouterr().out)

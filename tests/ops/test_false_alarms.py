@@ -53,6 +53,7 @@ def run(frame, tmp_path, **options):
     return sorted(tuple(row) for row in sink.rows)
 
 
+@pytest.mark.night
 def test_a_step_over_a_batch_has_no_state(spark, source, tmp_path):
     static = count(spark.createDataFrame([("a", 1)], "k string, v int"), "static").withColumnRenamed("n", "m")
     joined = count(source).join(static, "k")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -51,20 +52,23 @@ def kill_rescale(spark, checkpoint: Path, monkeypatch, renames: int) -> None:
 @pytest.fixture(scope="module")
 def killed(spark, history, tmp_path_factory):
     """By how many renames were done, a checkpoint as the kill left it."""
-    made = {}
-    with pytest.MonkeyPatch.context() as patch:
-        for renames in (0, 1, 2):
-            made[renames] = moved_copy(history.checkpoint, tmp_path_factory.mktemp("killed") / "checkpoint")
-            kill_rescale(spark, made[renames], patch, renames)
+
+    @functools.cache
+    def made(renames: int) -> Path:
+        checkpoint = moved_copy(history.checkpoint, tmp_path_factory.mktemp("killed") / "checkpoint")
+        with pytest.MonkeyPatch.context() as patch:
+            kill_rescale(spark, checkpoint, patch, renames)
+        return checkpoint
+
     return made
 
 
 @pytest.fixture
 def left(killed, tmp_path):
     def copy(renames: int) -> Path:
-        made = moved_copy(killed[renames], tmp_path / "left")
+        made = moved_copy(killed(renames), tmp_path / "left")
         for file in made.glob("holdfast/state-before/*/_metadata/v2/[0-9]*"):
-            write(file, file.read_text().replace(str(killed[renames]), str(made)).encode())
+            write(file, file.read_text().replace(str(killed(renames)), str(made)).encode())
         return made
 
     return copy
@@ -122,7 +126,7 @@ def test_tools_name_it(spark, left, tmp_path, renames, capsys):
     assert tree(checkpoint) == before
 
 
-@pytest.mark.parametrize("renames", [0, 1, 2])
+@pytest.mark.parametrize("renames", [pytest.param(0, marks=pytest.mark.night), 1, 2])
 def test_repair(spark, left, renames, capsys):
     checkpoint = left(renames)
     before = tree(checkpoint)
@@ -149,6 +153,7 @@ def test_repair(spark, left, renames, capsys):
     assert checkpoint_verify(spark, str(checkpoint)).problems == []
 
 
+@pytest.mark.night
 def test_before_the_first_rename_nothing_has_changed(spark, history, left):
     checkpoint = left(0)
     found = checkpoint_verify(None, str(checkpoint), files_only=True)

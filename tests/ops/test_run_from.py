@@ -49,17 +49,17 @@ def partitions_of(checkpoint):
 
 
 def test_it_begins_once_and_then_goes_on(history, command, tmp_path):
-    options = ["-s", history.savepoint, "-p", 8]
+    options = ["-s", history.savepoint, "-p", 3]
     code, rows = command(*options)
     assert (code, rows) == (0, expected(history, SAVED_AFTER))
-    assert partitions_of(tmp_path / "new") == 8
+    assert partitions_of(tmp_path / "new") == 3
     # What a kill leaves: the last micro-batch was not committed. The same command does it anew, and nothing else.
     last = last_batch(tmp_path / "new")
     without_commit(tmp_path / "new", last)
     assert command(*options) == (0, expected(history, last - 1))
     # The savepoint may have been moved meanwhile.
     moved = shutil.copytree(history.savepoint, tmp_path / "moved")
-    assert command("--savepoint", moved, "--partitions", 8) == (0, {})
+    assert command("--savepoint", moved, "--partitions", 3) == (0, {})
     assert command("-s", moved) == (0, {})
 
 
@@ -69,6 +69,7 @@ def test_after_a_restore_by_hand_it_goes_on_too(history, command, tmp_path):
     assert command("-s", history.savepoint) == (0, expected(history, SAVED_AFTER))
 
 
+@pytest.mark.night
 def test_an_empty_directory_is_no_checkpoint(history, command, tmp_path):
     (tmp_path / "new").mkdir()
     assert command("-s", history.savepoint)[0] == 0

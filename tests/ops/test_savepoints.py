@@ -38,8 +38,12 @@ def partitions_of(checkpoint: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("partitions", "backend", "key_groups"),
-    [pytest.param(5, "heap", None, marks=pytest.mark.night), (8, "disk", 6)],
-    ids=["5 partitions", "everything else"],
+    [
+        pytest.param(5, "heap", None, marks=pytest.mark.night),
+        (3, "disk", 6),
+        pytest.param(8, "disk", 6, marks=pytest.mark.night),
+    ],
+    ids=["5 partitions", "everything else", "more partitions than key groups"],
 )
 def test_a_job_goes_on_from_a_savepoint_as_if_nothing_had_happened(
     spark, history, tmp_path, partitions, backend, key_groups, capsys

@@ -285,6 +285,7 @@ def test_a_job_that_nobody_waits_for_is_stopped_too(spark, folder, fresh):
     assert job.wait()
 
 
+@pytest.mark.night
 def test_a_query_that_ends_by_itself_gives_the_lock_back(spark, folder, fresh):
     first = jobs.make_job(spark, folder, fresh, trigger="available now").start()
     first.query.awaitTermination()
@@ -297,6 +298,7 @@ def test_a_query_that_ends_by_itself_gives_the_lock_back(spark, folder, fresh):
     second.stop()
 
 
+@pytest.mark.night
 def test_a_start_that_fails_gives_the_lock_back(spark, folder, fresh):
     jobs.make_job(spark, folder, fresh, trigger="available now").run()
     with pytest.raises(hf.StateConflict):
@@ -324,6 +326,7 @@ def test_a_job_whose_lock_is_taken_over_stops_with_an_error(spark, folder, fresh
     assert [event.event for event in read_history(LocalFiles(), fresh).events] == ["started"]
 
 
+@pytest.mark.night
 def test_a_failed_sign_of_life_does_not_end_a_job(spark, folder, fresh, monkeypatch):
     monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.1)
     job = jobs.make_job(spark, folder, fresh).start()
@@ -411,6 +414,7 @@ def elsewhere(spark, tmp_path):
     return f"viewfs://{name}/data/checkpoint"
 
 
+@pytest.mark.night
 def test_on_another_file_system(spark, folder, elsewhere, tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "_BEAT_SECONDS", 0.2)
     local = str(tmp_path / "elsewhere" / "checkpoint")

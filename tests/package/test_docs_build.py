@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import re
@@ -59,7 +60,9 @@ def built(tmp_path_factory):
     return folder / "build" / "docs"
 
 
+@functools.cache
 def identities(page: Path) -> set[str]:
+    """Of a page that does not change any more."""
     return {unescape(found) for found in IDENTITY.findall(page.read_text(encoding="utf-8"))}
 
 

@@ -84,6 +84,7 @@ def test_mypy_infers_what_the_comments_say(tmp_path: Path) -> None:
     assert differences(found, expected(1)) == []
 
 
+@pytest.mark.night
 def test_pyright_infers_what_the_comments_say(tmp_path: Path) -> None:
     checker = pyright()
     shutil.copy(CODE, tmp_path)

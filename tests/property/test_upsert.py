@@ -75,6 +75,9 @@ def by_card_and_window(row):
 KEYS = [(("card",), by_card), (("card", "window"), by_card_and_window), (("window", "card"), by_card_and_window)]
 
 
+IN_DATABASES = [pytest.param(*KEYS[0], marks=pytest.mark.night), KEYS[1], pytest.param(*KEYS[2], marks=pytest.mark.night)]
+
+
 @pytest.mark.parametrize(("key", "key_of"), KEYS)
 @SETTINGS
 @given(batches=BATCHES)
@@ -86,7 +89,7 @@ def test_a_table_of_sqlite_has_what_a_dict_has(key, key_of, batches):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("key", "key_of"), KEYS)
+@pytest.mark.parametrize(("key", "key_of"), IN_DATABASES)
 @settings(SETTINGS, max_examples=examples(20))
 @given(batches=BATCHES)
 def test_a_table_of_duckdb_has_what_a_dict_has(key, key_of, batches):
@@ -99,7 +102,7 @@ def test_a_table_of_duckdb_has_what_a_dict_has(key, key_of, batches):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("key", "key_of"), [*KEYS[:2], pytest.param(*KEYS[2], marks=pytest.mark.night)])
+@pytest.mark.parametrize(("key", "key_of"), IN_DATABASES)
 @settings(SETTINGS, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=BATCHES)
 def test_a_table_of_postgres_has_what_a_dict_has(postgres, key, key_of, batches):

@@ -338,6 +338,7 @@ def results_of(frame, mode, folder):
     return sorted(found)
 
 
+@pytest.mark.night
 @pytest.mark.slow
 def test_windows_over_a_rate(spark, events, tmp_path):
     """Changes: none, it is Spark's own, in a session of Holdfast's; the rows come from files, so that they are known. An

@@ -244,6 +244,7 @@ def race(folder, mode, queries, batches):
 class TestProcesses:
     BATCHES = 12
 
+    @pytest.mark.parametrize("key", [pytest.param("append", marks=pytest.mark.night), "upsert"], indirect=True)
     def test_two_with_the_same_micro_batches(self, tmp_path, key):
         race(tmp_path, "append" if key is None else "upsert", ["q", "q"], self.BATCHES)
         newest = range(self.BATCHES) if key is None else [self.BATCHES - 1]

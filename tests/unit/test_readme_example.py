@@ -40,7 +40,7 @@ def test_the_state_of_a_busy_card_is_bounded(velocity: type[hf.DoFn]) -> None:
         for number in range(payments):
             at = number * gap
             stream.add_elements(paying(at)).advance_watermark_to(at)
-            if number % 50 == 49:
+            if number % 150 == 149:
                 held = run(velocity(), stream, requires_time_sorted_input=True).state(CARD)
                 assert len(held.get("recent", [])) <= 4
         assert len(run(velocity(), stream, requires_time_sorted_input=True).values) == alerts

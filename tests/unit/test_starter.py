@@ -194,12 +194,10 @@ def test_a_project_passes_its_own_tests_and_checks(template, tmp_path):
             assert "passed, 1 deselected" in done.stdout
 
 
+@pytest.mark.night
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "template", [OURS[0], *(pytest.param(name, marks=pytest.mark.night) for name in (*OURS[1:], *RECIPES))]
-)
+@pytest.mark.parametrize("template", [*OURS, *RECIPES])
 def test_its_test_on_spark_and_its_job_run(template, tmp_path, capsys):
-    """By day those of one template: all have the same skeleton, and the night has the others."""
     made = make_project("my-project", template, tmp_path)
     job = [sys.executable, "-m", "my_project.job", "sample", "out"]
     environment = {**os.environ, "PYTHONPATH": str(made / "src"), "XDG_STATE_HOME": str(tmp_path / "state")}

@@ -34,6 +34,7 @@ def test_every_file_is_in_a_tier():
     assert found == {f"tests/{name}" for name in FILES}
 
 
+@pytest.mark.night
 @pytest.mark.slow
 def test_what_is_left_for_the_night_is_marked():
     by_day = collected("test", "tests/fault")
