@@ -33,8 +33,8 @@ _WAIT_SECONDS = 60
 
 
 def daemon_of(pid: int) -> int:
-    """The process from which Spark forks the workers of its stateful operator: a Python process below the JVM below this one.
-    Those of other stages have a daemon of their own, and less to do."""
+    """The process from which Spark forks the workers of its stateful operator: a Python process below the JVM below this
+    one. Those of other stages have a daemon of their own, and less to do."""
     below = [each for child in _children(pid) for each in _children(child)]
     daemons = [each for each in below if b"daemon" in Path("/proc", str(each), "cmdline").read_bytes()]
     if not daemons:
