@@ -78,7 +78,7 @@ SETTINGS: dict[str, str] = {
 _LOCAL: dict[str, str] = {
     # Workers are forked with everything imported.
     "spark.python.daemon.module": "holdfast.spark.stages.daemon",
-    # Cheaper than TCP: a key group makes about ten calls from its worker to the state store in each micro-batch.
+    # Cheaper than TCP: a worker has a socket to the state store, on which each key group waits for an answer or two.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
