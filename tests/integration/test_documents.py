@@ -39,8 +39,6 @@ def needs_spark(block: Block) -> bool:
     )
 
 
-BY_NIGHT = ("aggregations.md", "delta.md", "health.md", "kafka.md", "looking-inside.md", "sinks.md", "spark.md")
-"""Pages of which other tests have by day what they show on Spark, or its like."""
 PAGES = [page for page in WITH_EXAMPLES if any(map(needs_spark, blocks(page)))]
 SHELL = [block for page in WITH_EXAMPLES for block in blocks(page) if block.language == "sh" and not needs_spark(block)]
 
@@ -154,11 +152,7 @@ def data(history, tmp_path, monkeypatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[pytest.mark.night] * (page.name in BY_NIGHT)) for page in PAGES if page.name != "README.md"],
-    ids=name_of,
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "README.md"], ids=name_of)
 def test_a_page_runs(spark, data, page, request, monkeypatch) -> None:
     at_work = Page(spark, data, page)
     if any(block.marker == WITH_POSTGRES for block in blocks(page)):

@@ -20,6 +20,8 @@ from documents import WALKS, Block, blocks, name_of
 
 _FILE = re.compile(r"<!-- file: ([\w./-]+) -->")
 SAYS = "<!-- says -->"
+BY_NIGHT = {"tutorial.md"}
+"""It starts Spark many times."""
 INSTALLING = ("pip install", "python -m venv", "python3 -m venv", ". .venv/")
 
 
@@ -60,9 +62,9 @@ def assert_says(said: str, block: Block) -> None:
         place = found + len(line.strip())
 
 
-# They start Spark many times.
-@pytest.mark.night
-@pytest.mark.parametrize("page", WALKS, ids=name_of)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.night] * (page.name in BY_NIGHT)) for page in WALKS], ids=name_of
+)
 def test_the_page_to_the_letter(page, tmp_path):
     folder = tmp_path / "empty"
     folder.mkdir()
