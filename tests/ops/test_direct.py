@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from holdfast.checkpoint.blob_reader import BlobReader
-from holdfast.checkpoint.files.choice import normalised
+from holdfast.checkpoint.files.links import for_state_reader
 from holdfast.checkpoint.files.local import LocalFiles
 from holdfast.checkpoint.layout import Checkpoint, open_checkpoint
 from holdfast.checkpoint.schema_paths import place_schemas
@@ -154,7 +154,7 @@ def test_what_each_micro_batch_changed(spark, case):
             continue
         feed = blobs_reader(spark, operator).option("readChangeFeed", "true")
         feed = feed.option("changeStartBatchId", batches[0]).option("changeEndBatchId", batches[-1])
-        flat = flat_blobs(feed.load(normalised(case.path)), F.col("batch_id"), F.col("change_type"))
+        flat = flat_blobs(feed.load(for_state_reader(case.path)), F.col("batch_id"), F.col("change_type"))
         expected = [(*row[:4], None if row[4] is None else bytes(row[4])) for row in rows_of(flat, case.path)]
         found = [tuple(change) for change in reader.changes(operator, batches[0], batches[-1])]
         assert sorted(found, key=repr) == sorted(expected, key=repr)
